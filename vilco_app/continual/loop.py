@@ -1,0 +1,305 @@
+"""The training loop: calls a strategy's hooks in the right order, for any learner; stops, and resumes bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from vilco_app.continual.protocols import Batch, Ctx, HasBatches, Learner, Sample, Strategy, Task
+from vilco_app.values import VilcoError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one stage is trained."""
+
+    epochs: int = 10  # passes over the training set; small stages converge within ten
+    min_steps: int = 0  # more epochs until this many steps: a correction of one example needs more than ten steps
+    max_steps: int | None = None  # stop earlier, for a stage that must fit a time budget
+    batch_size: int = (
+        16  # samples per step before replay is mixed in: the largest that is not slower per sample on 2 cores
+    )
+    lr: float = 1e-3  # AdamW at transformer sizes of a few million parameters
+    weight_decay: float = 0.05  # ViLCo's and ActionFormer's value; never applied to 1-D parameters
+    clip: float | None = 1.0  # global gradient norm, as in ActionFormer
+    optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
+    warmup: float = 0.05  # share of the steps in which the rate rises: shrinks the stability gap at a stage border
+    schedule: Literal["cosine", "constant"] = "cosine"
+    seed: int = 0
+
+    def rate(self, step: int, steps: int) -> float:
+        """Factor of lr at a step: linear warm-up, then cosine to zero (or constant)."""
+        warm = int(self.warmup * steps)
+        if step < warm:
+            return (step + 1) / warm
+        if self.schedule == "constant":
+            return 1.0
+        done = (step - warm) / max(1, steps - warm)
+        return 0.5 * (1 + float(torch.cos(torch.tensor(torch.pi * done))))
+
+
+@dataclass
+class StepRecord:
+    """Losses of one step as floats. new, replay: mean loss of the samples of that origin (None: none in the batch)."""
+
+    step: int
+    steps: int
+    total: float
+    new: float | None
+    replay: float | None
+    extra: dict[str, float] = field(default_factory=dict)
+    grad_norm: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"step": self.step, "steps": self.steps, "total": self.total, "new": self.new, "replay": self.replay,
+                "grad_norm": self.grad_norm, **self.extra}  # fmt: skip
+
+
+@dataclass
+class FitResult:
+    """done: the stage is finished (after_task ran). state: to resume from when it is not. losses: one record per step."""
+
+    done: bool
+    losses: list[StepRecord]
+    state: dict[str, Any] | None = None
+
+
+def make_optimizer(strategy: Strategy, ctx: Ctx, plan: Plan) -> torch.optim.Optimizer:
+    """One group per (rate factor, decayed or not); parameters with factor 0 are left out."""
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for name, parameter in ctx.parameters().items():
+        scale = strategy.lr_scale(name, ctx)
+        if scale > 0 and parameter.requires_grad:
+            groups.setdefault((scale, parameter.dim() > 1), []).append(parameter)
+    for parameter in strategy.extra_parameters().values():
+        groups.setdefault((1.0, False), []).append(parameter)
+    if not groups:
+        raise VilcoError(
+            "nothing-to-train", "the learner has no trainable parameter.", "Check the strategy's lr_scale."
+        )
+    kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+    return kinds[plan.optimizer](
+        [
+            {"params": members, "lr": plan.lr * scale, "base": plan.lr * scale,
+             "weight_decay": plan.weight_decay if decayed else 0.0}
+            for (scale, decayed), members in groups.items()
+        ]
+    )  # fmt: skip
+
+
+def step(learner: Learner, strategy: Strategy, samples: Sequence[Sample], ctx: Ctx) -> StepRecord:
+    """One gradient step with every hook in its place. For callers with a loop of their own (a policy's update)."""
+    assert ctx.optimizer is not None
+    batch = strategy.compose_batch(Batch.of(samples), ctx)
+    batch.data = learner.collate(batch.samples)
+    ctx.batch = batch
+    result = learner.loss(batch, ctx.task.index)
+    total = result.total(batch.weights)
+    extra = strategy.penalty(result, ctx)
+    objective = torch.stack([total, *extra.values()]).sum()
+    ctx.optimizer.zero_grad(set_to_none=True)
+    objective.backward()
+    strategy.after_backward("add", ctx)
+    strategy.after_backward("project", ctx)
+    parameters = [p for g in ctx.optimizer.param_groups for p in g["params"] if p.grad is not None]
+    norm = nn.utils.clip_grad_norm_(parameters, ctx.plan.clip if ctx.plan.clip else float("inf"))
+    strategy.after_backward("mask", ctx)
+    ctx.optimizer.step()
+    strategy.after_step(ctx)
+    new, replay = split(result.per_sample(), batch)
+    return StepRecord(
+        ctx.step, ctx.steps, float(objective.detach()), new, replay,
+        {k: float(v.detach()) for k, v in extra.items()}, float(norm),
+    )  # fmt: skip
+
+
+def split(losses: Tensor | None, batch: Batch) -> tuple[float | None, float | None]:
+    """Mean per-sample loss of new and of replayed samples; None where there are none."""
+    if losses is None:
+        return None, None
+    values = losses.detach().float().cpu()
+    replayed = torch.tensor([o == "replay" for o in batch.origin])
+    new = float(values[~replayed].mean()) if bool((~replayed).any()) else None
+    return new, float(values[replayed].mean()) if bool(replayed.any()) else None
+
+
+def epoch_batches(learner: Learner, samples: Sequence[Sample], size: int, rng: torch.Generator) -> list[list[int]]:
+    """Index lists of one epoch: the learner's grouping if it has one, else a random permutation cut in pieces."""
+    if isinstance(learner, HasBatches):
+        return learner.batches(samples, size, rng)
+    order = torch.randperm(len(samples), generator=rng).tolist()
+    return [order[i : i + size] for i in range(0, len(order), size)]
+
+
+def fit(
+    learner: Learner,
+    strategy: Strategy,
+    samples: Sequence[Sample],
+    task: Task,
+    plan: Plan | None = None,
+    narrations: Sequence[Sample] = (),
+    resume: Mapping[str, Any] | None = None,
+    on_step: Callable[[StepRecord], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    checkpoint: Callable[[dict[str, Any]], None] | None = None,
+    checkpoint_every: int = 100,
+) -> FitResult:
+    """Train one stage and call after_task.
+
+    resume: a state from `FitResult.state` or `checkpoint`, of the same samples and plan; the rest of the run is then the same bit
+    for bit as if it had not been interrupted. should_stop is asked before every step; when true the state is returned and
+    after_task has not run. The process's random state is left as it was found.
+    Raises VilcoError when the stage has no samples or a loss is not finite.
+    """
+    plan = plan or Plan()
+    if not samples:
+        raise VilcoError("empty-stage", f"stage {task.name or task.index!r} has no training example.", "Add one.")
+    with seeded(plan.seed * 1009 + task.index):
+        rng = torch.Generator().manual_seed(plan.seed * 1009 + task.index)
+        ctx = Ctx(learner, task, list(samples), rng, plan, list(narrations))
+        state: dict[str, Any] | None = None
+        if resume is None:
+            strategy.before_task(ctx)
+        else:
+            learner.load_state_dict(resume["learner"])
+            strategy.load_state_dict(resume["strategy"])
+            rng.set_state(resume["rng"])
+        training = strategy.training_set(ctx.samples, ctx)
+        losses: list[StepRecord] = []
+        if strategy.trains and training:
+            losses, state = _epochs(
+                learner, strategy, training, ctx, resume, on_step, should_stop, checkpoint, checkpoint_every
+            )
+        if state is not None:
+            return FitResult(False, losses, state)
+        strategy.after_task(ctx)
+    return FitResult(True, losses)
+
+
+def _epochs(
+    learner: Learner,
+    strategy: Strategy,
+    training: list[Sample],
+    ctx: Ctx,
+    resume: Mapping[str, Any] | None,
+    on_step: Callable[[StepRecord], None] | None,
+    should_stop: Callable[[], bool] | None,
+    checkpoint: Callable[[dict[str, Any]], None] | None,
+    every: int,
+) -> tuple[list[StepRecord], dict[str, Any] | None]:
+    plan, losses = ctx.plan, []
+    ctx.optimizer = make_optimizer(strategy, ctx, plan)
+    if resume is None:
+        queue = epoch_batches(learner, training, plan.batch_size, ctx.rng)
+        ctx.steps = max(plan.epochs * len(queue), plan.min_steps)
+        ctx.steps = min(ctx.steps, plan.max_steps) if plan.max_steps else ctx.steps
+    else:
+        ctx.optimizer.load_state_dict(resume["optimizer"])
+        queue, ctx.step, ctx.steps = [list(b) for b in resume["queue"]], int(resume["step"]), int(resume["steps"])
+        _set_random(resume["random"])
+
+    def state() -> dict[str, Any]:
+        assert ctx.optimizer is not None
+        return {
+            "task": ctx.task.index, "step": ctx.step, "steps": ctx.steps, "queue": [list(b) for b in queue],
+            "rng": ctx.rng.get_state(), "random": _get_random(), "learner": _clone(learner.state_dict()),
+            "strategy": strategy.state_dict(), "optimizer": _clone(ctx.optimizer.state_dict()),
+        }  # fmt: skip
+
+    learner.module.train()
+    while ctx.step < ctx.steps:
+        if should_stop is not None and should_stop():
+            return losses, state()
+        if not queue:
+            queue = epoch_batches(learner, training, plan.batch_size, ctx.rng)
+        for group in ctx.optimizer.param_groups:
+            group["lr"] = group["base"] * plan.rate(ctx.step, ctx.steps)
+        record = step(learner, strategy, [training[i] for i in queue.pop(0)], ctx)
+        ctx.step += 1
+        if not torch.isfinite(torch.tensor(record.total)):
+            raise VilcoError(
+                "diverged", f"the loss became {record.total} at step {record.step} of stage {ctx.task.name or ctx.task.index!r}.",
+                "Nothing was saved; lower the learning rate or look for broken features in the stage.",
+            )  # fmt: skip
+        losses.append(record)
+        if on_step is not None:
+            on_step(record)
+        if checkpoint is not None and ctx.step % every == 0:
+            checkpoint(state())
+    learner.module.eval()
+    return losses, None
+
+
+def refit(
+    ctx: Ctx,
+    samples: Sequence[Sample],
+    steps: int,
+    names: set[str] | None = None,
+    lr: float | None = None,
+    keep: Callable[[], None] | None = None,
+    mask: Callable[[], None] | None = None,
+) -> None:
+    """Extra training inside after_task on the plain loss: `steps` steps on samples, moving only the named parameters.
+
+    A fresh optimiser of the plan's kind, no weight decay, no penalty. mask is called after backward, keep after each step
+    (PackNet). Chance comes from ctx.rng.
+    """
+    learner, plan = ctx.learner, ctx.plan
+    named = {n: p for n, p in ctx.parameters().items() if names is None or n in names}
+    if not named or not samples or steps <= 0:
+        return
+    kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+    optimizer = kinds[plan.optimizer](list(named.values()), lr=plan.lr if lr is None else lr, weight_decay=0.0)
+    learner.module.train()
+    queue: list[list[int]] = []
+    for _ in range(steps):
+        queue = queue or epoch_batches(learner, samples, plan.batch_size, ctx.rng)
+        batch = Batch.of([samples[i] for i in queue.pop(0)], "replay")
+        batch.data = learner.collate(batch.samples)
+        loss = learner.loss(batch, ctx.task.index).total(batch.weights)
+        learner.module.zero_grad(set_to_none=True)
+        loss.backward()
+        if plan.clip:
+            nn.utils.clip_grad_norm_(list(named.values()), plan.clip)
+        if mask is not None:
+            mask()
+        optimizer.step()
+        if keep is not None:
+            keep()
+    learner.module.zero_grad(set_to_none=True)
+    learner.module.eval()
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """torch's global generators seeded inside (dropout, initialisation of new rows), as they were outside."""
+    before = _get_random()
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        _set_random(before)
+
+
+def _get_random() -> list[Tensor]:
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return [torch.get_rng_state(), *devices]
+
+
+def _set_random(state: Sequence[Tensor]) -> None:
+    torch.set_rng_state(state[0].cpu())
+    if torch.cuda.is_available() and len(state) - 1 == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all([s.cpu() for s in state[1:]])
+
+
+def _clone(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, Mapping):
+        return {k: _clone(v) for k, v in value.items()}
+    return type(value)(_clone(v) for v in value) if isinstance(value, list | tuple) else value

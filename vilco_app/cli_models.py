@@ -1,0 +1,117 @@
+"""Commands about what the model has learnt: learn, models, use, evaluate; and the reserved world and pretrain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vilco_app import cli_support as support
+from vilco_app.cli_support import Home, Json
+from vilco_app.values import VilcoError
+
+Stages = Annotated[list[Path] | None, typer.Argument(metavar="STAGE...", help="Stage files (JSON).")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the main one."""
+    panel = {"rich_help_panel": "Learn"}
+    app.command(**panel)(learn)
+    app.command(**panel)(models)
+    app.command(**panel)(use)
+    app.command(**panel)(evaluate)
+    app.command(rich_help_panel="More")(world)
+    app.command(rich_help_panel="More")(pretrain)
+
+
+def learn(
+    stage: Stages = None,
+    corrections: Annotated[bool, typer.Option("--corrections", help="Learn from what you corrected.")] = False,
+    strategy: Annotated[
+        str | None,
+        typer.Option("--strategy", help="How not to forget; default: the best measured.", show_default=False),
+    ] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Learn stages one after the other, online, keeping what was learnt before."""
+    if bool(stage) == corrections:
+        raise typer.BadParameter("give stage files, or --corrections")
+    memory = support.memory(home)
+    reports = []
+    with support.progress() as progress:
+        for one in stage or [None]:
+            reports.append(memory.learn(one, strategy=strategy, corrections=corrections, progress=progress))
+    last = reports[-1].to_json()
+    support.emit(
+        json, last, lambda: f"Learnt '{last['stage']}' as snapshot {last['snapshot']} in {last['seconds']:.0f} s."
+    )
+
+
+def models(home: Home = None, json: Json = False) -> None:
+    """List the snapshots."""
+    from vilco_app.cli_print import models_text
+
+    data = support.memory(home).models().to_json()
+    support.emit(json, data, lambda: models_text(data))
+
+
+def use(
+    snapshot: Annotated[str, typer.Argument(help="A snapshot id of `vilco models`.")],
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Answer with this snapshot from now on (roll back, or forward)."""
+    active = support.memory(home).use(snapshot)
+    support.emit(json, {"active": active}, lambda: f"Answering with {active}.")
+
+
+def evaluate(
+    stage: Annotated[list[Path], typer.Argument(metavar="STAGE...", help="Stage files (JSON).")],
+    export: Annotated[
+        str | None, typer.Option("--export", help="ego4d-nlq, ego4d-mq, ego4d-vq or qvhighlights.", show_default=False)
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File for --export.", show_default=False)
+    ] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Score the active snapshot on stages."""
+    if (export is None) != (output is None):
+        raise typer.BadParameter("--export and -o go together")
+    with support.progress() as progress:
+        data = support.memory(home).evaluate(stage, export=export, output=output, progress=progress).to_json()
+
+    def human() -> str:
+        from vilco_app.cli_print import table
+
+        rows = [
+            (s["name"], s["family"], str(s["n"]), "  ".join(f"{k} {v:.3f}" for k, v in s["metrics"].items()))
+            for s in data["stages"]
+        ]
+        return table([("stage", "family", "n", "scores"), *rows])
+
+    support.emit(json, data, human)
+
+
+def world(
+    out: Annotated[Path, typer.Argument(help="Folder to write.")],
+    size: Annotated[str, typer.Option("--size", help="tiny, small or full.")] = "small",
+    seed: Annotated[int, typer.Option("--seed")] = 0,
+    json: Json = False,
+) -> None:
+    """Render a labelled first-person world (not built yet)."""
+    raise _reserved("world")
+
+
+def pretrain(json: Json = False) -> None:
+    """Train the base snapshot (not built yet)."""
+    raise _reserved("pretrain")
+
+
+def _reserved(name: str) -> VilcoError:
+    return VilcoError(
+        "not-built", f"'vilco {name}' is reserved and not built yet.", "See CHANGELOG.md for what is there."
+    )

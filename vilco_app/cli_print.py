@@ -1,0 +1,115 @@
+"""Answers, libraries and models as text for a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vilco_app.values import Answer, Video
+from vilco_app.words import clock, length, verdict
+
+
+def table(rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> str:
+    """Rows in aligned columns, two spaces apart; columns in `right` are set right."""
+    if not rows:
+        return ""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def answer_text(answer: Answer) -> str:
+    """What was found, how sure, where; guesses are called guesses."""
+    lines = [verdict(answer)]
+    if answer.concepts:
+        lines.append("Looked for: " + ", ".join(c.name for c in answer.concepts[:6]))
+    rows = []
+    tracks = answer.tracks if len(answer.tracks) == len(answer.moments) else ()
+    for rank, moment in enumerate(answer.moments, start=1):
+        window = f"{clock(moment.start)} to {clock(moment.end)}"
+        note = moment.category or ""
+        if moment.source == "correction":
+            note = f"{note} (as you said)".strip()
+        if tracks and tracks[rank - 1].boxes:
+            box = tracks[rank - 1].boxes[-1]
+            note = f"{note} last at {clock(box.time)}, {_place(box.x1, box.y1, box.x2, box.y2)}".strip()
+        rows.append((f"{rank}", window, f"{moment.score:.2f}", Path(moment.path).name, moment.video[:6], note))
+    if rows:
+        lines += ["", table(rows, right=(0, 2))]
+    return "\n".join(lines)
+
+
+def _place(x1: float, y1: float, x2: float, y2: float) -> str:
+    """Where in the picture a box is, in words."""
+    x, y = (x1 + x2) / 2, (y1 + y2) / 2
+    across = "left" if x < 1 / 3 else "right" if x > 2 / 3 else "middle"
+    down = "upper" if y < 1 / 3 else "lower" if y > 2 / 3 else ""
+    return " ".join(w for w in (down, across) if w)
+
+
+def videos_text(videos: list[Video]) -> str:
+    """One line per recording."""
+    if not videos:
+        return "The library is empty. Add footage with: vilco add PATH"
+    rows = [("id", "length", "state", "name")]
+    for video in videos:
+        rows.append((video.id, length(video.duration), state(video), video.path))
+    return table(rows, right=(1,))
+
+
+def state(video: Video) -> str:
+    """How far a recording is indexed, in a word or two."""
+    if video.state in ("preview", "indexing", "waiting") and video.duration > 0:
+        return f"{video.state}, {min(1.0, video.indexed_seconds / video.duration):.0%}"
+    return video.state
+
+
+def video_text(video: Video) -> str:
+    """Everything known of one recording."""
+    rows = [
+        ("id", video.id), ("path", video.path), ("length", f"{length(video.duration)} ({video.duration:.2f} s)"),
+        ("size", f"{video.width} x {video.height}"), ("recorded", video.recorded_at or "unknown"),
+        ("state", state(video)), ("indexed", length(video.indexed_seconds)), ("profile", video.profile),
+    ]  # fmt: skip
+    rows += [("file", part) for part in video.parts if len(video.parts) > 1]
+    if video.note:
+        rows.append(("note", video.note))
+    return table(rows)
+
+
+def models_text(data: dict[str, Any]) -> str:
+    """The snapshots, the active one marked."""
+    rows = [("", "id", "parent", "stages", "strategy", "created")]
+    for snap in data["snapshots"]:
+        mark = "*" if snap["id"] == data["active"] else ""
+        stages = ", ".join(str(s) for s in snap["stages"]) or "none"
+        rows.append((mark, snap["id"], snap["parent"] or "", stages, snap["strategy"] or "", snap["created"][:19]))
+    return table(rows)
+
+
+def bench_text(rows: list[dict[str, Any]]) -> str:
+    """Bench rows with the target beside each value."""
+    lines = [("what", "value", "unit", "target", "")]
+    for row in rows:
+        lines.append((row["name"], _number(row["value"]), row["unit"] or "", _target(row), _met(row)))
+    return table(lines, right=(1,))
+
+
+def _number(value: Any) -> str:
+    return "not measured" if value is None else f"{value:,.3g}" if isinstance(value, float) else str(value)
+
+
+def _target(row: dict[str, Any]) -> str:
+    if row.get("target") is None:
+        return ""
+    return f"{'at most' if row.get('limit') == 'max' else 'at least'} {row['target']:g}"
+
+
+def _met(row: dict[str, Any]) -> str:
+    if row.get("target") is None or row["value"] is None:
+        return ""
+    good = row["value"] <= row["target"] if row.get("limit") == "max" else row["value"] >= row["target"]
+    return "ok" if good else "MISSED"

@@ -1,0 +1,348 @@
+"""EpisodicMemory: the one service object that page, command line and Python callers use.
+
+Everything heavy is loaded on first use and kept; methods may be called from several threads.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vilco_app.values import (
+    AddReport,
+    Answer,
+    Box,
+    Correction,
+    MomentQuery,
+    TextQuery,
+    Video,
+    VilcoError,
+    VisualQuery,
+    resolve_home,
+)
+from vilco_app.words import parse_time
+
+if TYPE_CHECKING:
+    from vilco_app.answering import Answerer
+    from vilco_app.encoders.base import Profile
+    from vilco_app.jobs import Jobs
+    from vilco_app.learning.types import EvaluationReport, LearnReport, ModelList
+    from vilco_app.library import Library
+
+Progress = Callable[[float, float, str], None]
+Videos = str | Path | Sequence[str | Path] | None  # ids, prefixes or paths; None: the whole library
+Corners = Box | tuple[float, float, float, float]
+
+
+class EpisodicMemory:
+    """Hours of first-person video that can be asked.
+
+    home: data folder (`resolve_home`). profile: the encoders to index and ask with; "auto" = the best on this machine.
+    """
+
+    def __init__(self, home: str | Path | None = None, profile: str = "auto") -> None:
+        self.home = resolve_home(home)
+        self._profile_name = profile
+        self._lock = threading.RLock()
+        self._parts: dict[str, Any] = {}
+
+    # --- parts, each made once ---------------------------------------------------------------------------------
+
+    def _part(self, name: str, make: Callable[[], Any]) -> Any:
+        with self._lock:
+            if name not in self._parts:
+                self._parts[name] = make()
+            return self._parts[name]
+
+    @property
+    def profile(self) -> Profile:
+        """The encoders in use."""
+
+        def make() -> Any:
+            from vilco_app.encoders import load_profile
+
+            return load_profile(self._profile_name, self.home / "models")
+
+        return self._part("profile", make)
+
+    @property
+    def catalogue(self) -> Library:
+        """The library without a profile loaded: enough to list, show, remove, correct."""
+
+        def make() -> Any:
+            from vilco_app.library import Library
+
+            return Library(self.home)
+
+        return self._part("catalogue", make)
+
+    @property
+    def library(self) -> Library:
+        """The library as the profile in use sees it."""
+
+        def make() -> Any:
+            from vilco_app.library import Library
+
+            return Library(self.home, self.profile.id)
+
+        return self._part("library", make)
+
+    @property
+    def answerer(self) -> Answerer:
+        """What answers: the zero-shot grounder, with the active snapshot's network where one is active."""
+
+        def make() -> Any:
+            from vilco_app.answering import Answerer
+
+            return Answerer(self.library, self.profile)
+
+        return self._part("answerer", make)
+
+    @property
+    def jobs(self) -> Jobs:
+        """The durable job table of this home."""
+
+        def make() -> Any:
+            from vilco_app.jobs import Jobs
+
+            return Jobs(self.home)
+
+        return self._part("jobs", make)
+
+    # --- the library -------------------------------------------------------------------------------------------
+
+    def add(
+        self, paths: str | Path | Iterable[str | Path], rate: float = 2.0, progress: Progress | None = None
+    ) -> AddReport:
+        """Index files or folders at `rate` samples per second; returns when done. Resumes, skips what is there.
+
+        Raises VilcoError when a path does not exist; files that cannot be read are in the report's `refused`.
+        """
+        return self.library.add(_paths(paths), self.profile, rate=rate, progress=progress)
+
+    def videos(self) -> list[Video]:
+        """Every recording of the library."""
+        return self.catalogue.videos()
+
+    def resolve(self, ref: str | Path) -> Video:
+        """The recording with this path, id or unique prefix of an id. Raises VilcoError."""
+        return self.catalogue.resolve(str(ref))
+
+    def remove(self, video: str | Path) -> str:
+        """Take a recording out of the library (its file stays) -> its id."""
+        found = self.resolve(video)
+        self.catalogue.remove(found.id)
+        return found.id
+
+    def forget(self, video: str | Path, start: float | str, end: float | str) -> tuple[float, float]:
+        """Remove [start, end] (seconds or H:MM:SS) of a recording from all that is stored -> the span forgotten."""
+        span = parse_time(start, "start"), parse_time(end, "end")
+        found = self.resolve(video)
+        if span[0] >= span[1] or span[0] >= found.duration:
+            raise VilcoError(
+                "bad-span", f"{span[0]:g} to {span[1]:g} s is not a span of {found.path} ({found.duration:.1f} s long).",
+                "Give a start before the end, both inside the video.",
+            )  # fmt: skip
+        span = span[0], min(span[1], found.duration)
+        self.library.forget(found.id, *span)
+        from vilco_app import learning
+
+        learning.forget(self.home, found.id, *span)
+        return span
+
+    # --- asking ------------------------------------------------------------------------------------------------
+
+    def ask(
+        self, text: str, video: Videos = None, top: int = 5, before: float | str | None = None, curve: bool = False,
+        progress: Progress | None = None,
+    ) -> Answer:  # fmt: skip
+        """Answer a question in words with windows of time.
+
+        video: where to look (a path not indexed yet is indexed first); top: how many moments; before: only moments that
+        end by then, in the one video named; curve: keep the saliency curves. Raises VilcoError.
+        """
+        query = TextQuery(_words(text, "question"))
+        return self.answerer.text(query, *self._asked(video, top, before, progress), curve)
+
+    def moments(
+        self, category: str | Sequence[str], video: Videos = None, top: int = 5, before: float | str | None = None,
+        curve: bool = False, progress: Progress | None = None,
+    ) -> Answer:  # fmt: skip
+        """Every window of one or more activity categories. Parameters as in `ask`."""
+        given = [category] if isinstance(category, str) else list(category)
+        query = MomentQuery(tuple(dict.fromkeys(_words(c, "category") for c in given)))
+        if not query.categories:
+            raise VilcoError("empty-query", "no category was given.", "Name an activity, such as: wash dishes")
+        return self.answerer.moments(query, *self._asked(video, top, before, progress), curve)
+
+    def find(
+        self, image: Any, box: Corners | None = None, video: Videos = None, top: int = 5,
+        before: float | str | None = None, curve: bool = False, progress: Progress | None = None,
+    ) -> Answer:  # fmt: skip
+        """Where a thing was seen, the last time first: windows and box tracks.
+
+        image: a picture's path, "VIDEO@TIME" for a frame of a recording, or an RGB array [H, W, 3] uint8.
+        box: where the thing is in it (fractions x1, y1, x2, y2). Other parameters as in `ask`.
+        """
+        corners = box if isinstance(box, Box) or box is None else Box(*box)
+        query = self._visual(image, corners)
+        return self.answerer.find(query, *self._asked(video, top, before, progress), curve)
+
+    def frame(self, video: str | Path, time: float) -> Any:
+        """The frame [H, W, 3] uint8 displayed at `time` seconds of a recording."""
+        from vilco_app.video import frames_at
+
+        found = self.resolve(video)
+        if not 0 <= time <= found.duration:
+            raise VilcoError(
+                "bad-time", f"{time:g} s is outside {found.path} ({found.duration:.1f} s long).",
+                "Give a time inside the video.",
+            )  # fmt: skip
+        return frames_at(self.recording(found), [time]).frames[0]
+
+    def recording(self, video: Video) -> Any:
+        """The files of a recording, open for reading frames. Raises VilcoError when they are gone."""
+        from vilco_app.video import open_recording
+
+        paths = [Path(p) for p in video.parts or (video.path,)]
+        for path in paths:
+            if not path.is_file():
+                raise VilcoError(
+                    "missing-video", f"{path} is not there any more.",
+                    "Connect its disk, or add the file again from where it is now: vilco add PATH",
+                )  # fmt: skip
+        return open_recording(paths)
+
+    def _visual(self, image: Any, box: Box | None) -> VisualQuery:
+        from vilco_app.pictures import check_picture, read_picture, visual_query
+
+        if not isinstance(image, str | Path):
+            return visual_query(check_picture(image), box, "picture")
+        spot = re.fullmatch(r"(.+)@([\d:.]+)", str(image))
+        if spot and not Path(image).exists():
+            pixels = self.frame(spot[1], parse_time(spot[2], str(image)))
+            return visual_query(pixels, box, f"{Path(spot[1]).name}@{spot[2]}")
+        return visual_query(read_picture(Path(image).expanduser()), box, Path(image).name)
+
+    def _asked(
+        self, video: Videos, top: int, before: float | str | None, progress: Progress | None
+    ) -> tuple[list[Video], int, float | None]:
+        """(recordings to look in, top, before in seconds), checked."""
+        if top < 1:
+            raise VilcoError("bad-top", f"top is {top}.", "Ask for at least one moment.")
+        limit = None if before is None else parse_time(before, "before")
+        videos = self._chosen(video, progress)
+        if limit is not None and (video is None or len(videos) != 1):
+            raise VilcoError(
+                "before-needs-one-video", f"before was given with {len(videos) if video else 'no'} videos named.",
+                "Name the one video whose time is meant.",
+            )  # fmt: skip
+        return videos, top, limit
+
+    def _chosen(self, video: Videos, progress: Progress | None) -> list[Video]:
+        if video is None or (not isinstance(video, str | Path) and not video):
+            videos = self.library.videos()
+            if not videos:
+                raise VilcoError("empty-library", "the library holds no video.", "Add footage first: vilco add PATH")
+            return videos
+        refs = [video] if isinstance(video, str | Path) else list(video)
+        found = [self._indexed(str(ref), progress) for ref in refs]
+        return list({v.id: v for v in found}.values())
+
+    def _indexed(self, ref: str, progress: Progress | None) -> Video:
+        """The recording `ref` names; a file that is not indexed in this profile yet is indexed first."""
+        path = Path(ref).expanduser()
+        try:
+            found = self.library.resolve(ref)
+            if found.indexed_seconds > 0 or found.state in ("ready", "gaps") or not Path(found.path).exists():
+                return found
+            path = Path(found.path)
+        except VilcoError:
+            if not path.exists():
+                raise
+        report = self.add(path, progress=progress)
+        if report.refused:
+            refusal = report.refused[0]
+            raise VilcoError(refusal.code, f"{refusal.path}: {refusal.reason}", refusal.remedy)
+        return self.library.resolve(str(path))
+
+    # --- corrections and files ---------------------------------------------------------------------------------
+
+    def correct(
+        self, answer: Answer, rank: int | None = None, start: float | str | None = None,
+        end: float | str | None = None, absent: bool = False,
+    ) -> Correction:  # fmt: skip
+        """Record what is right for a question; it answers the same question on the same footage from then on.
+
+        rank alone: that moment is right. rank with start and end (seconds or H:MM:SS): it is right with these edges.
+        start and end alone: the window of the best moment's recording. absent: it is in none of the answer's recordings.
+        Raises VilcoError for a rank the answer has not, or edges outside the recording.
+        """
+        from vilco_app.corrections import corrected
+
+        made = [
+            self.catalogue.correct(c.key, answer.query, answer.kind, c.video, c.windows)
+            for c in corrected(answer, self.resolve, rank, start, end, absent)
+        ]
+        return made[0]
+
+    def export(self, answer: Answer, to: str, out: str | Path) -> list[Path]:
+        """Write an answer as csv, srt, vtt, edl, otio or clips -> the paths written, the main one first."""
+        from vilco_app.exports import exported_paths
+
+        return exported_paths(answer, to, out, self.catalogue)
+
+    # --- learning ----------------------------------------------------------------------------------------------
+
+    def learn(
+        self, stage: Any = None, strategy: str | None = None, corrections: bool = False,
+        progress: Progress | None = None,
+    ) -> LearnReport:  # fmt: skip
+        """Learn a stage (path or object), or everything corrected so far, into a new active snapshot."""
+        from vilco_app import learning
+
+        if corrections:
+            stage = learning.corrections_stage(self.catalogue.all_corrections())
+        report = learning.learn(self.home, self.library, self.profile, stage, strategy, progress=progress)
+        self._forget_answerer()
+        return report
+
+    def evaluate(self, stage: Any, progress: Progress | None = None) -> EvaluationReport:
+        """Score the active snapshot on a stage, or a list of them."""
+        from vilco_app import learning
+
+        stages = list(stage) if isinstance(stage, list | tuple) else [stage]
+        return learning.evaluate(self.home, self.library, self.profile, stages, progress)
+
+    def models(self) -> ModelList:
+        """All snapshots and which one is active."""
+        from vilco_app import learning
+
+        return learning.models(self.home)
+
+    def use(self, snapshot: str) -> str:
+        """Answer with this snapshot from now on -> its id."""
+        from vilco_app import learning
+
+        active = learning.use(self.home, snapshot)
+        self._forget_answerer()
+        return active
+
+    def _forget_answerer(self) -> None:
+        with self._lock:
+            self._parts.pop("answerer", None)
+
+
+def _paths(paths: str | Path | Iterable[str | Path]) -> list[Path]:
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    return [Path(p).expanduser() for p in given]
+
+
+def _words(text: str, name: str) -> str:
+    words = " ".join(str(text).split())
+    if not words:
+        raise VilcoError("empty-query", f"the {name} is empty.", "Say in a few words what you look for.")
+    return words[:1000]  # longer than any question; the text encoder reads its first 256 tokens

@@ -33,7 +33,8 @@ class VideoInfo:
 
     first_pts: seconds of the first frame on the container's own clock (time 0 of ours). keyframe_interval: seconds, the
     largest gap seen at the start, or None when unknown. faults: human sentences ("truncated: readable up to 12.0 s").
-    recorded_at: ISO 8601 of the container's creation time, or None.
+    recorded_at: ISO 8601 of the container's creation time, or None. container: FFmpeg's format name; pixel_format,
+    audio: FFmpeg's names ("yuv420p", "aac"; audio None when silent).
     """
 
     path: Path
@@ -49,6 +50,9 @@ class VideoInfo:
     keyframe_interval: float | None
     recorded_at: str | None
     faults: tuple[str, ...]
+    container: str = ""
+    pixel_format: str = ""
+    audio: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,12 @@ class Reader(Protocol):
     name: str
 
     def samples(
-        self, path: Path, rate: float, short_side: int | None, start: float = 0.0, keyframes_only: bool = False,
+        self,
+        path: Path,
+        rate: float,
+        short_side: int | None,
+        start: float = 0.0,
+        keyframes_only: bool = False,
         batch: int = 32,
     ) -> Iterator[SampleBatch]:
         """Samples in time order, one per 1/rate seconds: the first frame displayed at or after each tick k/rate >= start.

@@ -1,0 +1,46 @@
+"""Defaults of the reading side, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ReadSettings:
+    """How files are read. Pass another instance to change one value."""
+
+    slack: float = 1e-3
+    """Seconds a frame may lie before a tick and still answer it: Matroska rounds its clock to whole milliseconds."""
+
+    threads: int = 0
+    """Decoder threads; 0 lets FFmpeg choose by the number of cores."""
+
+    scale_threads: int = 1
+    """Scaler threads: one frame in fifteen is scaled, so starting threads costs more than it saves."""
+
+    skip: bool = True
+    """Leave out of decoding what no sample needs; off gives the plain decode that tests compare with."""
+
+    batch: int = 32
+    """Samples per batch: about 10 MB at short side 256, enough to fill an encoder."""
+
+    lookahead_packets: int = 900
+    """Compressed packets held to plan what to decode: 30 s at 30 fps, far beyond any tick at useful rates."""
+
+    lookahead_bytes: int = 48 << 20
+    """Bytes of compressed packets held at most, so that 4K intra footage keeps memory flat."""
+
+    tolerated_errors: int = 64
+    """Read errors in a row before a file counts as ended: a cut mp4 fails once for every packet its index promises."""
+
+    seek_margin: float = 0.5
+    """First step back (seconds, then four times more) when a seek lands after the wanted time."""
+
+    forward: float = 3.0
+    """Seconds a random access reads on instead of seeking: about one group of pictures of a camera file."""
+
+    decord_timeout: float = 20.0
+    """Seconds decord may take for one request before PyAV serves it: decord was seen hanging on damaged files."""
+
+    decord_bytes: int = 768 << 20
+    """Files above this size are read by PyAV: decord reads the whole file through when it opens it."""

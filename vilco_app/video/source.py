@@ -1,0 +1,244 @@
+"""One opened file: which stream, whose clock, where its time 0 is, and reading on past errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vilco_app.values import VideoRefused
+from vilco_app.video.settings import ReadSettings
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.packet import Packet
+    from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
+
+COUNTED = frozenset({"h264", "hevc", "m4v", "mpegvideo", "vvc", "obu", "av1", "ivf_raw"})  # bare streams: no clock
+UNORDERED = frozenset({"avi"})  # stores decoding order only, so PTS behind B-frames are guesses; DTS is the clock
+STILLS = frozenset({"image2", "heif", "avif"})
+
+
+def refused(path: Path, reason: str, remedy: str, code: str = "not-a-video") -> VideoRefused:
+    """One line: file, reason, remedy."""
+    return VideoRefused(code, f"{path.name}: {reason}.", remedy)
+
+
+class Source:
+    """A video file opened with PyAV; use as a context manager.
+
+    origin: PTS (in `base` units) of the first displayed frame, which is time 0. `first` is that frame.
+    Raises VideoRefused when not one frame can be decoded.
+    """
+
+    def __init__(self, path: Path, settings: ReadSettings) -> None:
+        self.path, self.settings = Path(path), settings
+        self.errors: list[str] = []
+        self.container: InputContainer = self._open()
+        self.stream: VideoStream = self._choose()
+        self.base = Fraction(self.stream.time_base or Fraction(1, 90000))
+        name = self.container.format.name
+        self.clock = "count" if name in COUNTED else "dts" if name in UNORDERED else "pts"
+        self.step = self._step()
+        self._count = 0  # clock state of bare streams
+        self._last: int | None = None
+        self.origin = 0
+        try:
+            self.first: VideoFrame = self._first()
+        except BaseException:
+            self.close()
+            raise
+        self.reopen()
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.container.close()
+
+    # -- opening -------------------------------------------------------------------------------------------------
+
+    def _open(self) -> InputContainer:
+        import av
+
+        path = self.path
+        if not path.exists():
+            raise refused(path, "there is no such file", "Check the path.", "no-such-file")
+        if path.is_dir():
+            raise refused(path, "it is a folder", "Name the files in it, or add the folder.", "is-a-folder")
+        if path.stat().st_size == 0:
+            raise refused(path, "it is empty (0 bytes)", "Copy it again from the camera or card.", "empty-file")
+        try:
+            container = av.open(str(path), metadata_errors="ignore")
+        except PermissionError:
+            raise refused(path, "it may not be read", "Give yourself read permission.", "no-permission") from None
+        except (av.FFmpegError, ValueError, OSError) as error:
+            reason, remedy = self._why_unopened(error)
+            raise refused(path, reason, remedy) from None
+        brand = container.metadata.get("major_brand", "").strip()
+        if (
+            container.format.name in STILLS
+            or container.format.name.endswith("_pipe")
+            or brand in {"heic", "mif1", "avif"}
+        ):
+            container.close()
+            raise refused(path, "it is a still picture", "Ask with it instead: vilco find PICTURE.", "still-picture")
+        return container
+
+    def _why_unopened(self, error: Exception) -> tuple[str, str]:
+        with self.path.open("rb") as file:
+            head = file.read(4096)
+        if head[4:8] in {b"ftyp", b"moov", b"mdat", b"wide", b"free"}:
+            return (
+                "its index (moov) is missing, so the recording was never finished or the copy is incomplete",
+                "Copy it again; if the camera lost power, repair it with the camera or an untrunc tool.",
+            )
+        if head and all(byte in b"\t\n\r\x0c\x1b" or byte >= 32 for byte in head):
+            return "it holds text, not video", "Give it its real name, or name a video file."
+        return f"it is not a video FFmpeg can read ({_short(error)})", "Try to play it; convert it to mp4 if it plays."
+
+    def _choose(self) -> VideoStream:
+        from av.stream import Disposition
+
+        streams = [s for s in self.container.streams.video if not s.disposition & Disposition.attached_pic]
+        if not streams:
+            self.container.close()
+            raise refused(
+                self.path, "it has no video stream, only sound or data", "Name a file with pictures.", "no-video-stream"
+            )
+        best: Any = self.container.streams.best("video")
+        stream: VideoStream = best if any(s is best or s.index == best.index for s in streams if best) else streams[0]
+        if stream.codec_context is None:
+            self.container.close()
+            raise refused(self.path, "no decoder for its codec", "Convert it to H.264 mp4.", "no-decoder")
+        stream.thread_type = "AUTO"
+        if self.settings.threads:
+            stream.codec_context.thread_count = self.settings.threads
+        return stream
+
+    @property
+    def aspect(self) -> Fraction:
+        """Sample aspect ratio, 1 when unknown."""
+        return Fraction(self.stream.sample_aspect_ratio or self.stream.codec_context.sample_aspect_ratio or 1)
+
+    def _step(self) -> Fraction:
+        """Nominal seconds per frame."""
+        stream = self.stream
+        rate = (self.clock == "pts" and stream.average_rate) or stream.guessed_rate or stream.base_rate
+        return 1 / Fraction(rate) if rate else Fraction(1, 25)
+
+    def _first(self) -> VideoFrame:
+        for frame in self.frames(self.packets()):
+            self.origin = self.stamp(frame)
+            return frame
+        detail = f" ({self.errors[0]})" if self.errors else ""
+        raise refused(
+            self.path, f"not one frame can be decoded{detail}", "Copy it again, or repair it.", "nothing-decodable"
+        )
+
+    def reopen(self) -> None:
+        """Back to the very beginning, whatever the format can or cannot do."""
+        self.container.close()
+        self.container = self._open()
+        self.stream = self._choose()
+        self._count, self._last = 0, None
+        self.errors.clear()
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def stamp(self, frame: VideoFrame) -> int:
+        """The frame's timestamp in `base` units; for streams without a clock, counted from the nominal rate.
+
+        Call once per decoded frame, in order.
+        """
+        step = max(1, round(self.step / self.base))
+        mark = frame.pts if self.clock == "pts" else frame.dts if self.clock == "dts" else None
+        if mark is None or (self._last is not None and mark <= self._last and self.clock != "pts"):
+            mark = 0 if self._last is None else self._last + step
+        if self.clock == "count":
+            mark = round(self._count * self.step / self.base)
+        self._count += 1
+        self._last = mark
+        return mark
+
+    def time(self, stamp: int) -> float:
+        """Seconds from the first displayed frame."""
+        return float((stamp - self.origin) * self.base)
+
+    def length(self, frame: VideoFrame) -> float:
+        """Seconds the frame is shown, from its packet or the nominal rate."""
+        return float(frame.duration * self.base) if frame.duration else float(self.step)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def packets(self) -> Iterator[Packet]:
+        """Packets of the stream in file order, going on behind read errors, without the closing empty packet."""
+        import av
+
+        failures = 0
+        while True:
+            try:
+                for packet in self.container.demux(self.stream):
+                    failures = 0
+                    if packet.size:
+                        yield packet
+                return
+            except (av.FFmpegError, OSError, ValueError) as error:
+                failures += 1
+                self.errors.append(_short(error))
+                if failures > self.settings.tolerated_errors:
+                    return
+
+    def frames(self, packets: Iterator[Packet]) -> Iterator[VideoFrame]:
+        """Decoded frames of the packets in display order, going on behind decoding errors."""
+        import av
+
+        for packet in packets:
+            try:
+                yield from packet.decode()
+            except (av.FFmpegError, ValueError) as error:
+                self.errors.append(_short(error))
+        try:
+            yield from self.stream.decode(None)
+        except (av.FFmpegError, ValueError) as error:
+            self.errors.append(_short(error))
+
+    def seek(self, time: float) -> bool:
+        """Go to a key frame at or before `time` (seconds). False: not possible, the file is back at its beginning."""
+        import av
+
+        if self.clock == "count" or time <= 0:
+            self.reopen()
+            return False
+        margin = 0.0
+        while margin < time:
+            target = self.origin + int(Fraction(max(0.0, time - margin)) / self.base)
+            try:
+                self.container.seek(target, stream=self.stream, backward=True)
+                landed = self._peek()
+                if landed is not None and landed <= self.origin + time / self.base:
+                    self.container.seek(target, stream=self.stream, backward=True)
+                    self._count, self._last = 0, None
+                    return True
+            except (av.FFmpegError, OSError, ValueError):
+                break
+            margin = margin * 4 or self.settings.seek_margin
+        self.reopen()
+        return False
+
+    def _peek(self) -> int | None:
+        """Stamp of the first key frame from here, by its packet."""
+        for packet in self.packets():
+            if packet.is_keyframe and not packet.is_corrupt:
+                return packet.dts if self.clock == "dts" else packet.pts
+        return None
+
+
+def _short(error: BaseException) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return text.strip().rstrip(".").lower()

@@ -87,6 +87,7 @@ class Shaper:
         self._aspect, self._short_side, self._threads = aspect or 1, short_side, threads
         self._scaler = VideoReformatter()
         self._filter = Interpolation.BICUBIC
+        self._hd, self._sd = int(Colorspace.ITU709), int(Colorspace.ITU601)
 
     def size(self, frame: VideoFrame) -> tuple[int, int]:
         """(width, height) of the array this frame becomes."""
@@ -102,7 +103,7 @@ class Shaper:
             width, height = height, width
         space = None
         if int(frame.colorspace) == 2:  # unspecified
-            space = Colorspace.ITU709 if min(frame.width, frame.height) >= HD_HEIGHT else Colorspace.ITU601
+            space = self._hd if min(frame.width, frame.height) >= HD_HEIGHT else self._sd
         scaled = self._scaler.reformat(
             frame, width, height, "rgb24", src_colorspace=space, interpolation=self._filter, threads=self._threads
         )

@@ -1,0 +1,66 @@
+"""Segmentation, windows and footage splitting, through closed forms and small synthetic footage."""
+
+import numpy as np
+import pytest
+
+from tests.answering_fakes import FakeLibrary, make_stored
+from vilco_app.answering import Answerer
+from vilco_app.answering.curve import passages_of
+from vilco_app.answering.segments import hierarchy
+from vilco_app.answering.windows import Windows, best_windows
+from vilco_app.values import TextQuery, VilcoError
+
+
+@pytest.mark.parametrize("n", [2, 3, 37, 200])
+def test_spans_are_nested_and_complete(n):
+    spans = hierarchy(np.random.default_rng(n).normal(size=(n, 5)))
+    assert len(spans) == len({tuple(s) for s in spans.tolist()}) == 2 * n - 1  # a binary tree over n samples
+    assert [0, n] in spans.tolist() and (spans[:, 0] < spans[:, 1]).all()
+    for a, b in spans.tolist():  # any two are nested or apart
+        apart = (spans[:, 1] <= a) | (spans[:, 0] >= b)
+        inside = (spans[:, 0] >= a) & (spans[:, 1] <= b)
+        around = (spans[:, 0] <= a) & (spans[:, 1] >= b)
+        assert (apart | inside | around).all()
+
+
+def test_the_cheapest_pair_goes_first():
+    spans = hierarchy(np.array([[0.0], [1.0], [1.1], [5.0]])).tolist()
+    assert spans[4:] == [[1, 3], [0, 3], [0, 4]]
+
+
+def test_a_scene_is_a_span():
+    x = np.repeat(np.eye(4, dtype=np.float32), [7, 3, 12, 5], axis=0)
+    spans = {tuple(s) for s in hierarchy(x).tolist()}
+    assert {(0, 7), (7, 10), (10, 22), (22, 27)} <= spans
+    assert len(hierarchy(x[:1])) == 1 and len(hierarchy(x[:0])) == 0
+
+
+def test_suppression_keeps_apart_what_is_apart():
+    starts, ends = np.array([0.0, 1.0, 20.0, 0.0]), np.array([10.0, 10.0, 30.0, 10.0])
+    w = Windows(starts, ends, np.array([3.0, 2.9, 1.0, 2.0]), np.array([0, 0, 0, 1]))
+    assert best_windows(w, 5, 0.3) == [0, 3, 2]  # the second repeats the first; the fourth lies in another passage
+
+
+def test_forgotten_spans_and_holes_split_the_footage():
+    stored = make_stored(np.eye(20, 8), forgotten=((3.1, 3.3), (8.0, 9.0)))
+    parts = passages_of(stored)
+    assert [(p.first, p.last) for p in parts] == [(0, 7), (7, 16), (16, 18)]
+    assert parts[0].end == pytest.approx(3.1) and parts[1].end == pytest.approx(8.0)
+    assert parts[2].start == pytest.approx(9.0)
+
+
+def test_answers_stay_inside_the_video_and_before_the_given_time():
+    scene = np.zeros((60, 8))
+    scene[:, 0] = 1
+    scene[40:50] = np.eye(8)[3]  # what is asked for: 20 s to 25 s
+    library = FakeLibrary([make_stored(scene)])
+    answerer = Answerer(library, library.profile)
+    answer = answerer.text(TextQuery("thing 3"), library.videos(), curve=True)
+    assert answer.moments[0].start == pytest.approx(20, abs=0.6) and answer.moments[0].end == pytest.approx(25, abs=0.6)
+    assert len(answer.curves[0].times) == 60
+    early = answerer.text(TextQuery("thing 3"), library.videos(), before=21.25)
+    assert early.moments and all(0 <= m.start < m.end <= 21.25 for m in early.moments)
+    with pytest.raises(VilcoError, match="video"):
+        answerer.text(TextQuery("thing 3"), library.videos() * 2, before=21.0)
+    with pytest.raises(VilcoError, match="empty"):
+        answerer.text(TextQuery("  "), library.videos())

@@ -1,0 +1,200 @@
+"""The answering service: a question and recordings in, an Answer out."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from threading import Lock
+
+from vilco_app.answering.calibrate import confidence
+from vilco_app.answering.correcting import apply_corrections
+from vilco_app.answering.curve import Passage, passages_of
+from vilco_app.answering.grounding import Grounded, Grounder, ZeroShotGrounder, fuse
+from vilco_app.answering.keys import make_key
+from vilco_app.answering.options import DEFAULTS, Options
+from vilco_app.answering.windows import best_windows
+from vilco_app.encoders.base import Profile, TextVectors
+from vilco_app.library.types import LibraryView
+from vilco_app.values import (
+    Answer,
+    Concept,
+    Curve,
+    Kind,
+    Moment,
+    MomentQuery,
+    Searched,
+    TextQuery,
+    Video,
+    VilcoError,
+    VisualQuery,
+)
+
+
+class Answerer:
+    """Answers questions over a library with one profile. Thread-safe.
+
+    network: a second grounder (the ViLCo network) and its weight in [0, 1] per query kind; None: zero-shot only.
+    """
+
+    def __init__(
+        self,
+        library: LibraryView,
+        profile: Profile,
+        options: Options = DEFAULTS,
+        network: Grounder | None = None,
+        weights: dict[Kind, float] | None = None,
+        snapshot: str = "base",
+    ) -> None:
+        self.library, self.profile, self.options, self.snapshot = library, profile, options, snapshot
+        self.network, self.weights = network, dict(weights or {})
+        self.zero_shot = ZeroShotGrounder(profile.blocks, options)
+        self._questions: OrderedDict[str, TextVectors] = OrderedDict()
+        self._lock = Lock()
+
+    def text(
+        self, query: TextQuery, videos: Sequence[Video], top: int = 5, before: float | None = None, curve: bool = False
+    ) -> Answer:
+        """Where the footage shows what `query.text` says. before: seconds; only moments that end by then (one video).
+
+        Raises VilcoError: empty question, `before` with several recordings, a profile without zero-shot answers.
+        """
+        began = time.perf_counter()
+        if not query.text.strip():
+            raise VilcoError("empty-question", "the question is empty.", 'Ask in words: vilco ask "where are my keys?"')
+        answer = self._words("text", query.text, None, videos, top, before, curve)
+        return replace(answer, milliseconds=(time.perf_counter() - began) * 1e3)
+
+    def moments(
+        self,
+        query: MomentQuery,
+        videos: Sequence[Video],
+        top: int = 5,
+        before: float | None = None,
+        curve: bool = False,
+    ) -> Answer:
+        """All windows of each activity category, each category's best `top`; every moment names its category."""
+        began = time.perf_counter()
+        if not query.categories or not all(c.strip() for c in query.categories):
+            raise VilcoError(
+                "empty-question", "a category is empty.", 'Name activities: vilco moments "cook" "wash dishes"'
+            )
+        many = len(query.categories) > 1
+        answers = [self._words("moment", c, c if many else None, videos, top, before, curve) for c in query.categories]
+        moments = sorted((m for a in answers for m in a.moments), key=lambda m: -m.score)
+        joined = replace(
+            answers[0],
+            query=query.label(),
+            confidence=max(a.confidence for a in answers),
+            moments=tuple(moments),
+            curves=tuple(c for a in answers for c in a.curves),
+            concepts=tuple(c for a in answers for c in a.concepts),
+        )
+        return replace(joined, milliseconds=(time.perf_counter() - began) * 1e3)
+
+    def find(
+        self,
+        query: VisualQuery,
+        videos: Sequence[Video],
+        top: int = 5,
+        before: float | None = None,
+        curve: bool = False,
+    ) -> Answer:
+        """Where the thing in the picture was seen, last appearance first, as windows with box tracks."""
+        raise VilcoError("not-yet", "picture questions are not answered yet.", "Ask in words.")
+
+    def _encode(self, text: str) -> TextVectors:
+        with self._lock:
+            if text in self._questions:
+                self._questions.move_to_end(text)
+                return self._questions[text]
+        vectors = self.profile.text(text)
+        if vectors.scene is None:
+            raise VilcoError(
+                "not-aligned",
+                f"profile {self.profile.id} cannot compare words with pictures without training.",
+                "Learn a stage first, or use a profile such as embedded or clip.",
+            )
+        with self._lock:
+            self._questions[text] = vectors
+            while len(self._questions) > self.options.cached_questions:
+                self._questions.popitem(last=False)
+        return vectors
+
+    def _searched(self, videos: Sequence[Video]) -> Searched:
+        return Searched(len(videos), sum(v.duration for v in videos), sum(v.indexed_seconds for v in videos))
+
+    def _passages(self, videos: Sequence[Video], before: float | None) -> list[Passage]:
+        if before is not None and len(videos) != 1:
+            raise VilcoError(
+                "before-needs-one-video",
+                f"--before is a time in one video, but {len(videos)} are searched.",
+                "Name the video with --video.",
+            )
+        return [p for v in videos for p in passages_of(self.library.stored(v.id), before)]
+
+    def _words(
+        self,
+        kind: Kind,
+        words: str,
+        category: str | None,
+        videos: Sequence[Video],
+        top: int,
+        before: float | None,
+        curve: bool,
+    ) -> Answer:
+        vectors = self._encode(words.replace("_", " "))
+        passages = self._passages(videos, before)
+        moments: list[Moment] = []
+        certainty = 0.0
+        curves: tuple[Curve, ...] = ()
+        if passages:
+            grounded = self.zero_shot.propose(vectors, kind, passages)
+            weight = self.weights.get(kind, 0.0)
+            if self.network is not None and weight > 0:
+                grounded = fuse(grounded, self.network.propose(vectors, kind, passages), weight)
+            moments = self._moments(grounded, passages, top, category)
+            certainty = confidence(float(grounded.windows.scores.max())) if len(grounded.windows.scores) else 0.0
+            curves = self._curves(grounded, passages) if curve else ()
+        found = self.library.corrections(make_key(kind, words), [v.id for v in videos])
+        moments, certainty = apply_corrections(found, moments, certainty, videos, top, before, category)
+        return Answer(
+            query=words,
+            kind=kind,
+            confidence=certainty,
+            threshold=self.options.threshold,
+            searched=self._searched(videos),
+            moments=tuple(moments),
+            curves=curves,
+            snapshot=self.snapshot,
+            profile=self.profile.id,
+            concepts=tuple(Concept(c.name, c.weight) for c in vectors.concepts),
+            with_curves=curve,
+        )
+
+    def _moments(self, grounded: Grounded, passages: Sequence[Passage], top: int, category: str | None) -> list[Moment]:
+        w = grounded.windows
+        out = []
+        for i in best_windows(w, top, self.options.overlap):
+            video = passages[int(w.passage[i])].stored.video
+            out.append(
+                Moment(
+                    video.id,
+                    video.path,
+                    float(w.starts[i]),
+                    float(w.ends[i]),
+                    float(w.scores[i]),
+                    grounded.source,
+                    category,
+                )
+            )
+        return out
+
+    def _curves(self, grounded: Grounded, passages: Sequence[Passage]) -> tuple[Curve, ...]:
+        by_video: dict[str, tuple[list[float], list[float]]] = {}
+        for p, c in zip(passages, grounded.curves, strict=True):
+            times, values = by_video.setdefault(p.stored.video.id, ([], []))
+            times += p.times.tolist()
+            values += c.tolist()
+        return tuple(Curve(v, tuple(t), tuple(c)) for v, (t, c) in by_video.items())

@@ -1,0 +1,52 @@
+"""A correction is a fact: the same question on the same footage returns it first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vilco_app.values import Correction, Moment, Video
+
+CORRECTED = 1.0  # score and confidence of what a person said
+
+
+def apply_corrections(
+    corrections: Sequence[Correction],
+    moments: Sequence[Moment],
+    certainty: float,
+    videos: Sequence[Video],
+    top: int,
+    before: float | None,
+    category: str | None,
+) -> tuple[list[Moment], float]:
+    """Put corrected windows first; drop guesses that meet one, and all guesses where a person said "not in here".
+
+    The newest correction of a recording holds (ISO dates sort as text). Returns the moments and the confidence: 1 with a
+    corrected window, 0 when every searched recording was said not to show it.
+    """
+    newest: dict[str, Correction] = {}
+    for c in sorted(corrections, key=lambda c: c.created):
+        newest[c.video] = c
+    if not newest:
+        return list(moments), certainty
+    paths = {v.id: v for v in videos}
+    first: list[Moment] = []
+    for c in newest.values():
+        video = paths.get(c.video)
+        if video is None:
+            continue
+        first += [
+            Moment(video.id, video.path, start, end, CORRECTED, "correction", category)
+            for start, end in c.windows
+            if before is None or end <= before
+        ]
+    rest = [m for m in moments if m.video not in newest or _free(m, newest[m.video])]
+    if first:
+        certainty = CORRECTED
+    elif all(v.id in newest for v in videos):
+        certainty = 0.0
+    return (first + rest)[:top], certainty
+
+
+def _free(moment: Moment, correction: Correction) -> bool:
+    """Whether a guess stays beside a correction of its recording: not if that said "absent", nor where the two meet."""
+    return bool(correction.windows) and all(moment.end <= a or moment.start >= b for a, b in correction.windows)

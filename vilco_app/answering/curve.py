@@ -1,0 +1,105 @@
+"""From stored vectors and a question to one saliency value per sample.
+
+A profile may have several scores per sample (its blocks, and the best region); each is standardised over all footage that
+is searched, so that scores of different scale add up and a question's curve is comparable between recordings.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vilco_app.encoders.base import Blocks, TextVectors
+from vilco_app.library.types import Stored
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Samples first:last of a recording that are searched together: no hole and no forgotten span inside.
+
+    start, end: the seconds they cover; no window leaves them.
+    """
+
+    stored: Stored
+    first: int
+    last: int
+    start: float
+    end: float
+
+    @property
+    def times(self) -> np.ndarray:
+        return np.asarray(self.stored.times[self.first : self.last])
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+
+HOLE = 1.0  # seconds without a sample after one ended: footage that could not be read or was removed
+
+
+def passages_of(stored: Stored, before: float | None = None) -> list[Passage]:
+    """All searchable stretches of a recording, split at forgotten spans and holes. before: footage after it is not there."""
+    if len(stored) == 0:
+        return []
+    times = np.asarray(stored.times)
+    ends = times + np.asarray(stored.durations)
+    duration = stored.video.duration if stored.video.duration > 0 else float(ends[-1])
+    if before is not None:
+        duration = min(duration, before)
+        count = int(np.searchsorted(times, before - 1e-6))
+        times, ends = times[:count], ends[:count]
+    if len(times) == 0:
+        return []
+    cut = times[1:] - ends[:-1] > HOLE
+    for a, b in stored.forgotten:
+        cut |= (times[:-1] < b) & (times[1:] > a)
+    out = []
+    for first, last in itertools.pairwise([0, *(np.flatnonzero(cut) + 1).tolist(), len(times)]):
+        start, end = float(times[first]), min(float(ends[last - 1]), duration)
+        for a, b in stored.forgotten:  # the last sample's duration may reach into what was removed
+            if start < b and end > a:
+                end = min(end, max(a, start))
+        if end > start:
+            out.append(Passage(stored, first, last, start, end))
+    return out
+
+
+def block_scores(passage: Passage, query: TextVectors, blocks: Blocks) -> np.ndarray:
+    """-> [B, n] float32, the inner product of every sample with the question, one row per block."""
+    assert query.scene is not None
+    rows = np.asarray(passage.stored.globals[passage.first : passage.last], dtype=np.float32)
+    return np.stack([rows[:, s] @ np.asarray(query.scene[s], dtype=np.float32) for s in blocks.slices()])
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Mean and deviation [B] of each block's scores over the footage searched."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+
+def scale_of(scores: Sequence[np.ndarray]) -> Scale:
+    joined = np.concatenate(list(scores), axis=1)
+    return Scale(joined.mean(axis=1), joined.std(axis=1) + 1e-6)
+
+
+def join(scores: np.ndarray, scale: Scale, weights: Sequence[float]) -> np.ndarray:
+    """Block scores [B, n] -> one curve [n]: the weighted sum of standardised rows."""
+    z = (scores - scale.mean[:, None]) / scale.deviation[:, None]
+    return np.asarray(weights, dtype=np.float32) @ z
+
+
+def smooth(curve: np.ndarray, times: np.ndarray, seconds: float) -> np.ndarray:
+    """Triangular moving average of `seconds` to each side, by sample count at the median spacing."""
+    if len(curve) < 3 or seconds <= 0:
+        return curve
+    step = float(np.median(np.diff(times)))
+    half = min(round(seconds / max(step, 1e-3)) - 1, (len(curve) - 1) // 2)
+    if half < 1:
+        return curve
+    kernel = np.concatenate([np.arange(1, half + 2), np.arange(half, 0, -1)]).astype(np.float32)
+    return np.convolve(np.pad(curve, half, mode="edge"), kernel / kernel.sum(), mode="valid")

@@ -1,0 +1,109 @@
+"""Grounders turn a question and footage into curves and windows; answers may fuse two of them.
+
+The zero-shot grounder works on the similarity curve. The ViLCo network is the other grounder: it plugs in here with the
+same protocol, and a weight per query family (0: not used) decides how much it counts.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Protocol
+
+import numpy as np
+
+from vilco_app.answering.curve import Passage, Scale, block_scores, join, scale_of, smooth
+from vilco_app.answering.options import Options
+from vilco_app.answering.segments import hierarchy
+from vilco_app.answering.windows import Windows, score_spans
+from vilco_app.encoders.base import Blocks, TextVectors
+from vilco_app.values import Kind, Source
+
+
+@dataclass(frozen=True)
+class Grounded:
+    """One curve [n] per passage (standardised: 0 = the footage's mean, 1 = one deviation) and the candidate windows."""
+
+    curves: tuple[np.ndarray, ...]
+    windows: Windows
+    source: Source
+
+
+class Grounder(Protocol):
+    """What answers a question over given footage. scale: statistics of the whole library, or None (use the passages')."""
+
+    source: Source
+
+    def propose(
+        self, query: TextVectors, kind: Kind, passages: Sequence[Passage], scale: Scale | None = None
+    ) -> Grounded: ...
+
+
+class ZeroShotGrounder:
+    """Windows from the similarity curve alone: no training, aligned profiles only."""
+
+    source: Source = "zero-shot"
+
+    def __init__(self, blocks: Blocks, options: Options) -> None:
+        self.blocks, self.options = blocks, options
+        self._spans: OrderedDict[tuple[str, int, int, int], np.ndarray] = OrderedDict()
+        self._lock = Lock()
+
+    def spans(self, passage: Passage) -> np.ndarray:
+        """The hierarchy of a passage's features [M, 2]; it does not depend on the question and is kept."""
+        key = (passage.stored.video.id, len(passage.stored), passage.first, passage.last)
+        with self._lock:
+            if key in self._spans:
+                self._spans.move_to_end(key)
+                return self._spans[key]
+        rows = np.asarray(passage.stored.globals[passage.first : passage.last], dtype=np.float32)
+        parts = []
+        for s in self.blocks.slices():  # each block counts alike, whatever its norm
+            centred = rows[:, s] - rows[:, s].mean(axis=0)
+            parts.append(centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-6))
+        spans = hierarchy(np.concatenate(parts, axis=1))
+        with self._lock:
+            self._spans[key] = spans
+            while len(self._spans) > self.options.cached_segmentations:
+                self._spans.popitem(last=False)
+        return spans
+
+    def propose(
+        self, query: TextVectors, kind: Kind, passages: Sequence[Passage], scale: Scale | None = None
+    ) -> Grounded:
+        scores = [block_scores(p, query, self.blocks) for p in passages]
+        scale = scale or scale_of(scores)
+        raw = [join(s, scale, self.blocks.weights) for s in scores]
+        spread = float(np.concatenate(raw).std()) + 1e-6
+        curves = tuple(
+            smooth(c / spread, p.times, self.options.smooth).astype(np.float32)
+            for c, p in zip(raw, passages, strict=True)
+        )
+        total = sum(p.end - p.start for p in passages)
+        windows = [
+            score_spans(p, i, self.spans(p), c, total, self.options)
+            for i, (p, c) in enumerate(zip(passages, curves, strict=True))
+        ]
+        return Grounded(curves, Windows.concatenate(windows), self.source)
+
+
+def fuse(zero_shot: Grounded, network: Grounded | None, weight: float) -> Grounded:
+    """(1 - weight) x zero-shot + weight x network, over the same passages. weight 0 or no network: zero-shot as it is.
+
+    Windows of both are candidates; each gets the other's opinion as its mean curve inside is not comparable, so scores are
+    standardised per grounder before they are weighed.
+    """
+    if network is None or weight <= 0:
+        return zero_shot
+    if weight >= 1:
+        return network
+    curves = tuple((1 - weight) * a + weight * b for a, b in zip(zero_shot.curves, network.curves, strict=True))
+
+    def weighed(w: Windows, share: float) -> Windows:
+        s = w.scores
+        return Windows(w.starts, w.ends, share * (s - s.mean()) / (s.std() + 1e-6) if len(s) else s, w.passage)
+
+    windows = Windows.concatenate([weighed(zero_shot.windows, 1 - weight), weighed(network.windows, weight)])
+    return Grounded(curves, windows, "fused")

@@ -1,0 +1,34 @@
+"""Every default of answering, in one place, with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Options:
+    """How questions are answered. docs/answers.md says what was tried and what each choice brought."""
+
+    threshold: float = 0.5  # found when the calibrated probability is at least even
+    # --- curve
+    smooth: float = 1.0  # seconds; one frame of a blurred or turning camera should not make or break a moment
+    # --- windows
+    length_weight: float = 0.25  # score = mean saliency * seconds ** this; 0 rewards single frames, 0.5 whole scenes
+    shortest: float = 1.0  # seconds; what lasts less is not seen twice at 2 samples per second
+    longest_share: float = 0.34  # of the footage; a window over more than a third does not say where
+    overlap: float = 0.3  # windows meeting a better one with more IoU say the same and are dropped
+    # --- shortlist
+    exact_samples: int = (
+        20_000  # up to about 3 h at 2 fps every sample is scored (20 ms); above, FAISS chooses passages
+    )
+    hits: int = 200  # nearest vectors asked of each index
+    passages: int = 12  # passages grounded exactly; answers ask for 5
+    passage_seconds: float = 60.0  # around a hit on each side; 90 % of Ego4D NLQ windows are under 25 s
+    # --- pictures
+    picture_frames: int = 24  # frames decoded again; about 1.5 s for a 10-minute file on two cores
+    picture_side: int = 448  # shorter side for dense matching: IoU >= 0.25 in all composites there, 0.94 at 320
+    cached_questions: int = 256
+    cached_segmentations: int = 64  # passages; one is a few hundred spans
+
+
+DEFAULTS = Options()

@@ -82,7 +82,7 @@ class Shaper:
     """
 
     def __init__(self, aspect: Fraction | float, short_side: int | None, threads: int = 1) -> None:
-        from av.video.reformatter import Interpolation, VideoReformatter
+        from av.video.reformatter import Colorspace, Interpolation, VideoReformatter
 
         self._aspect, self._short_side, self._threads = aspect or 1, short_side, threads
         self._scaler = VideoReformatter()

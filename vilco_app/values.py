@@ -236,8 +236,10 @@ class Answer:
                     "Use an answer written by this version: vilco ask ... --json > answer.json",
                 )  # fmt: skip
             keys = ("video", "path", "start", "end", "score")
+
             def moment(m: dict[str, Any]) -> Moment:
                 return Moment(*(m[k] for k in keys), source=m.get("source", "zero-shot"), category=m.get("category"))
+
             return Answer(
                 query=data["query"], kind=data["kind"], confidence=data["confidence"], threshold=data["threshold"],
                 searched=Searched(*(data["searched"][k] for k in ("videos", "seconds", "indexed_seconds"))),

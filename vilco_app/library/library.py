@@ -1,0 +1,227 @@
+"""The library of a home: what is in it, what is stored of it, what is nearest to a question; adding and taking away."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vilco_app.encoders.base import Profile
+from vilco_app.jobs import Context, Job, Jobs, Progress
+from vilco_app.jobs.table import catalogue_path
+from vilco_app.library.adding import Adder
+from vilco_app.library.catalogue import Catalogue
+from vilco_app.library.footage import Footage, RealFootage
+from vilco_app.library.forgetting import forget
+from vilco_app.library.indexing import Indexer, IndexingDefaults
+from vilco_app.library.locks import publishing
+from vilco_app.library.search import Searcher
+from vilco_app.library.types import Hits, Statistics, Stored
+from vilco_app.library.view import View
+from vilco_app.values import AddReport, Answer, Correction, Kind, Video, VideoRefused, VilcoError
+from vilco_app.video.types import Recording
+
+Loader = Callable[[str], Profile]
+
+
+class Library:
+    """Recordings, their features in one profile, and corrections. Thread-safe; several processes may share a home.
+
+    home: the data folder. profile_id: whose vectors are seen (default: the profile last added with). loader: gives a
+    profile by its id when a queued job needs one this process has not loaded. Raises VilcoError when the home cannot be
+    used or was written by a newer version.
+    """
+
+    def __init__(
+        self, home: str | Path, profile_id: str | None = None, loader: Loader | None = None,
+        footage: Footage | None = None, defaults: IndexingDefaults | None = None,
+    ) -> None:  # fmt: skip
+        self.home = Path(home)
+        self.catalogue = Catalogue(catalogue_path(self.home))
+        self.jobs = Jobs(self.home, {"index": self._index})
+        self.profile_id = profile_id or self.catalogue.setting("profile") or ""
+        self.footage: Footage = footage or RealFootage()
+        self.defaults = defaults or IndexingDefaults()
+        self._loader = loader or self._load
+        self._profiles: dict[str, Profile] = {}
+        self._view = View(self.catalogue, self.features_folder, self.profile_id)
+        self._searcher = Searcher(self._view, self.generations_folder)
+
+    @property
+    def features_folder(self) -> Path:
+        return self.home / "indexes" / "features"
+
+    @property
+    def generations_folder(self) -> Path:
+        return self.home / "indexes" / "generations"
+
+    def cache_folder(self, video: str) -> Path:
+        """Where anything derived from a recording may be kept (thumbnails, proxies, exports): forgotten with it."""
+        return self.home / "indexes" / "cache" / video
+
+    def use_profile(self, profile_id: str) -> None:
+        """See the vectors of this profile from now on."""
+        if profile_id != self.profile_id:
+            self.profile_id = profile_id
+            self._view = View(self.catalogue, self.features_folder, profile_id)
+            self._searcher = Searcher(self._view, self.generations_folder)
+
+    # Reading
+
+    def videos(self) -> list[Video]:
+        """All recordings, oldest first, with how far they are in this library's profile."""
+        snapshot = self._view.snapshot()
+        return [snapshot.video(video) for video in snapshot.records]
+
+    def resolve(self, ref: str | Path) -> Video:
+        """The recording of a path, an id or a unique prefix of one.
+
+        Raises VilcoError("no-such-video" | "ambiguous-video").
+        """
+        snapshot = self._view.snapshot()
+        text = str(ref)
+        path = str(Path(text).expanduser().absolute())
+        found = [v.id for v in snapshot.records.values() if path in v.parts]
+        if not found:
+            known = self.catalogue.files().get(path)
+            found = [known.video] if known is not None and known.video in snapshot.records else []
+        if not found and text:
+            found = [v for v in snapshot.records if v.startswith(text.lower())]
+        if len(found) > 1:
+            raise VilcoError("ambiguous-video", f"{text}: fits {', '.join(found)}.", "Give more digits of the id.")
+        if not found:
+            raise VilcoError("no-such-video", f"{text}: not in this library.", f"Add it with: vilco add {text}")
+        return snapshot.video(found[0])
+
+    def recording(self, video: str) -> Recording:
+        """The recording's files, for re-reading frames. Raises VilcoError("file-missing") when one has gone."""
+        facts = self._view.snapshot().video(video)
+        for part in facts.parts:
+            if not Path(part).exists():
+                raise VilcoError(
+                    "file-missing", f"{part}: the file is not where it was.",
+                    "Put it back, or add it from its new place: vilco add PATH",
+                )  # fmt: skip
+        return self.footage.open_recording([Path(part) for part in facts.parts])
+
+    def stored(self, video: str) -> Stored:
+        """Features of the recording with this id; N = 0 when nothing is committed yet. Raises VilcoError."""
+        return self._view.joined(video).stored
+
+    def search_globals(self, vectors: np.ndarray, top: int, videos: Sequence[str] | None = None) -> list[Hits]:
+        """Nearest stored whole-frame vectors (inner product) of each row of vectors [Q, Dg], in the videos given or all."""
+        return self._searcher.search("globals", vectors, top, videos)
+
+    def search_regions(self, vectors: np.ndarray, top: int, videos: Sequence[str] | None = None) -> list[Hits]:
+        """Nearest stored region vectors of each row of vectors [Q, Dr]; a hit's row is the first sample that shows it."""
+        return self._searcher.search("regions", vectors, top, videos)
+
+    def statistics(self, kind: str) -> Statistics:
+        """Mean and covariance of the stored vectors; kind: "globals" or "regions"."""
+        return self._searcher.statistics(kind)
+
+    def corrections(self, key: str | None = None, videos: Iterable[str] | None = None) -> list[Correction]:
+        """Corrections by key (None: all) on the given recordings (None: all), oldest first."""
+        return self.catalogue.corrections(key, videos)
+
+    # Writing
+
+    def add(
+        self,
+        paths: str | Path | Iterable[str | Path],
+        profile: Profile,
+        rate: float = 2.0,
+        progress: Progress | None = None,
+    ) -> AddReport:
+        """Index files and folders at `rate` samples per second; goes on where an earlier run ended.
+
+        progress(done, total, text): seconds of video. What cannot be read is in the report, one reason per file. Raises
+        VilcoError for what concerns every file: no space, no permission, a rate that is not in (0, 60].
+        """
+        if not 0 < rate <= 60:
+            raise VilcoError("bad-rate", f"rate {rate:g}: not in (0, 60].", "Give samples per second, such as 2.")
+        self._profiles[profile.id] = profile
+        self.catalogue.put_setting("profile", profile.id)
+        self.use_profile(profile.id)
+        listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
+        adder = Adder(self.catalogue, self.jobs, self.footage, profile.id, rate, self._drop)
+        return adder.run(listed, progress)
+
+    def correct(
+        self, key: str, query: str, kind: Kind, video: str, windows: Sequence[tuple[float, float]]
+    ) -> Correction:
+        """File what a person said: the windows right for this question on this recording, or () for "not in here"."""
+        facts = self._view.snapshot().video(video)
+        for start, end in windows:
+            if not (0 <= start < end <= facts.duration + 0.5):
+                raise VilcoError(
+                    "bad-window", f"window {start:g} to {end:g} s does not lie in {facts.path} ({facts.duration:.1f} s).",
+                    "Give a start before the end, both inside the video.",
+                )  # fmt: skip
+        return self.catalogue.correct(key, query, kind, video, [(float(a), float(b)) for a, b in windows])
+
+    def remove_correction(self, correction: str) -> None:
+        """Raises VilcoError("no-such-correction")."""
+        if not self.catalogue.delete_correction(correction):
+            raise VilcoError("no-such-correction", f"{correction}: there is none.", "See the list of corrections.")
+
+    def remove(self, video: str) -> None:
+        """Take a recording out of the library with everything derived from it; the video file itself is not touched."""
+        self._view.snapshot().video(video)
+        self._drop(video)
+
+    def forget(self, video: str, start: float, end: float) -> None:
+        """Remove [start, end] seconds of a recording for good: samples, vectors, corrections and questions that touch
+        it, cached pictures and exports. Remembered, so that indexing again does not bring it back.
+
+        Raises VilcoError("bad-span" | "no-such-video").
+        """
+        facts = self._view.snapshot().video(video)
+        if not (0 <= start < end) or start >= facts.duration:
+            raise VilcoError(
+                "bad-span", f"{start:g} to {end:g} s does not lie in {facts.path} ({facts.duration:.1f} s).",
+                "Give a start before the end, inside the video.",
+            )  # fmt: skip
+        with publishing(self.home):
+            window = max((p.window for p in self._profiles.values()), default=0.0)
+            forget(self.catalogue, self.features_folder, self.cache_folder(video), video, start, end, window)
+
+    def remember(self, answer: Answer) -> None:
+        """Keep an answer in the question history."""
+        self.catalogue.remember(answer.query, answer.kind, json.dumps(answer.to_json()))
+
+    def history(self, limit: int = 100) -> list[Answer]:
+        """Answers given so far, newest first."""
+        return [Answer.from_json(json.loads(row[2])) for row in self.catalogue.history(limit)]
+
+    def _drop(self, video: str) -> None:
+        self.catalogue.delete_video(video)
+        shutil.rmtree(self.features_folder / video, ignore_errors=True)
+        shutil.rmtree(self.cache_folder(video), ignore_errors=True)
+
+    # Jobs
+
+    def _load(self, profile_id: str) -> Profile:
+        from vilco_app.encoders import load_profile
+
+        return load_profile(profile_id.rpartition("@")[0] or profile_id, self.home / "models")
+
+    def _index(self, job: Job, context: Context) -> dict[str, Any] | None:
+        wanted = job.payload["profile"]
+        profile = self._profiles.get(wanted)
+        if profile is None:
+            profile = self._profiles[wanted] = self._loader(wanted)
+        records = self.catalogue.videos([job.payload["video"]])
+        if not records:
+            return None  # removed while it waited
+        try:
+            indexer = Indexer(self.catalogue, self.features_folder, self.footage, profile, self.defaults)
+            return indexer.run(records[0], job.payload["rate"], context)
+        except FileNotFoundError as error:
+            raise VideoRefused(
+                "not-found", f"{error.filename}: the file has gone.", "Put it back and add it again."
+            ) from error

@@ -46,6 +46,10 @@ class Sample:
     stored: Mapping[str, Tensor] = field(default_factory=dict)
     trust: float = 1.0
 
+    def trim(self) -> Sample:
+        """The part of it a buffer keeps, before outputs are stored with it; a whole long video need not be remembered."""
+        return self
+
     def compact(self) -> Sample:
         """A copy for a buffer: detached, on the CPU, floating features and stored outputs as fp16, targets exact."""
         return replace(

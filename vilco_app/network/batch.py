@@ -31,9 +31,11 @@ class ClipSample(Sample):
     twice its length around it.
     """
 
+    def trim(self) -> Sample:
+        return self if self.stored else self.around()  # stored outputs line up with the stretch they were made on
+
     def compact(self) -> Sample:
-        sample: Sample = self if self.stored else self.around()
-        return Sample.compact(sample)
+        return Sample.compact(self.trim())
 
     def around(self, least: int = LEAST_CELLS, most: int = MOST_CELLS) -> ClipSample:
         """The stretch cut to event + context, at least `least` and at most `most` cells."""

@@ -46,14 +46,16 @@ class Buffer:
 
     def add(self, samples: Sequence[Sample], rng: torch.Generator, encode: Encode | None = None) -> None:
         """Offer samples in the order they came. encode: `learner.encode`, needed by herding."""
-        places = {s.id: i for i, s in enumerate(self.samples)}
+        known = {s.id for s in self.samples}
         for sample in samples:
-            sample = sample.compact()
-            if sample.id in places:
-                self.samples[places[sample.id]] = sample
+            place = (
+                next((i for i, s in enumerate(self.samples) if s.id == sample.id), None) if sample.id in known else None
+            )
+            if place is not None:
+                self.samples[place] = sample.compact()
             else:
-                self._offer(sample, rng)
-                places = {s.id: i for i, s in enumerate(self.samples)}
+                self._offer(sample.compact(), rng)
+            known.add(sample.id)
         self.rebalance(rng, encode)
 
     def _offer(self, sample: Sample, rng: torch.Generator) -> None:

@@ -95,8 +95,11 @@ def make_optimizer(strategy: Strategy, ctx: Ctx, plan: Plan) -> torch.optim.Opti
 def step(learner: Learner, strategy: Strategy, samples: Sequence[Sample], ctx: Ctx) -> StepRecord:
     """One gradient step with every hook in its place. For callers with a loop of their own (a policy's update)."""
     assert ctx.optimizer is not None
-    batch = strategy.compose_batch(Batch.of(samples), ctx)
-    batch.data = learner.collate(batch.samples)
+    start = Batch.of(samples)
+    start.origin = ["replay" if s.task < ctx.task.index else "new" for s in samples]  # training sets may hold both
+    batch = strategy.compose_batch(start, ctx)
+    if batch.data is None:  # a teacher pass may have collated already, and student and teacher see the same crop
+        batch.data = learner.collate(batch.samples)
     ctx.batch = batch
     result = learner.loss(batch, ctx.task.index)
     total = result.total(batch.weights)
@@ -192,7 +195,8 @@ def _epochs(
     checkpoint: Callable[[dict[str, Any]], None] | None,
     every: int,
 ) -> tuple[list[StepRecord], dict[str, Any] | None]:
-    plan, losses = ctx.plan, []
+    plan = ctx.plan
+    losses: list[StepRecord] = []
     ctx.optimizer = make_optimizer(strategy, ctx, plan)
     if resume is None:
         queue = epoch_batches(learner, training, plan.batch_size, ctx.rng)

@@ -18,15 +18,15 @@ One = Annotated[str, typer.Argument(metavar="V", help="A path, an id or its firs
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the main one."""
-    panel = {"rich_help_panel": "Library"}
-    app.command(**panel)(add)
-    app.command("list", **panel)(list_videos)
-    app.command(**panel)(show)
-    app.command(**panel)(remove)
-    app.command(**panel)(forget)
-    app.command(**panel)(doctor)
-    app.command(**panel)(jobs)
-    app.command(**panel)(setup)
+    panel = "Library"
+    app.command(rich_help_panel=panel)(add)
+    app.command("list", rich_help_panel=panel)(list_videos)
+    app.command(rich_help_panel=panel)(show)
+    app.command(rich_help_panel=panel)(remove)
+    app.command(rich_help_panel=panel)(forget)
+    app.command(rich_help_panel=panel)(doctor)
+    app.command(rich_help_panel=panel)(jobs)
+    app.command(rich_help_panel=panel)(setup)
 
 
 def add(

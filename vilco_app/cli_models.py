@@ -16,11 +16,11 @@ Stages = Annotated[list[Path] | None, typer.Argument(metavar="STAGE...", help="S
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the main one."""
-    panel = {"rich_help_panel": "Learn"}
-    app.command(**panel)(learn)
-    app.command(**panel)(models)
-    app.command(**panel)(use)
-    app.command(**panel)(evaluate)
+    panel = "Learn"
+    app.command(rich_help_panel=panel)(learn)
+    app.command(rich_help_panel=panel)(models)
+    app.command(rich_help_panel=panel)(use)
+    app.command(rich_help_panel=panel)(evaluate)
     app.command(rich_help_panel="More")(world)
     app.command(rich_help_panel="More")(pretrain)
 

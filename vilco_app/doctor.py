@@ -43,9 +43,9 @@ def examine_files(paths: Sequence[Path]) -> list[FileReport]:
     for path in paths:
         path = path.expanduser()
         if path.is_dir():
-            from vilco_app.library import video_files
+            from vilco_app.library.identity import expand
 
-            reports += [_examine(p) for p in video_files(path)]
+            reports += [_examine(p) for p in expand([path])[0]]
         else:
             reports.append(_examine(path))
     return reports

@@ -70,25 +70,29 @@ class EpisodicMemory:
 
     @property
     def catalogue(self) -> Library:
-        """The library without a profile loaded: enough to list, show, remove, correct."""
+        """The library before any encoder is loaded: enough to list, show, remove, correct."""
 
         def make() -> Any:
             from vilco_app.library import Library
 
-            return Library(self.home)
+            return Library(self.home, loader=self._load)
 
         return self._part("catalogue", make)
 
     @property
     def library(self) -> Library:
         """The library as the profile in use sees it."""
+        library = self.catalogue
+        library.use_profile(self.profile.id)
+        return library
 
-        def make() -> Any:
-            from vilco_app.library import Library
+    def _load(self, profile_id: str) -> Profile:
+        """The profile a queued job was made for: ours, or another one of this machine."""
+        if self.profile.id == profile_id:
+            return self.profile
+        from vilco_app.encoders import load_profile
 
-            return Library(self.home, self.profile.id)
-
-        return self._part("library", make)
+        return load_profile(profile_id.rpartition("@")[0] or profile_id, self.home / "models")
 
     @property
     def answerer(self) -> Answerer:
@@ -104,13 +108,18 @@ class EpisodicMemory:
     @property
     def jobs(self) -> Jobs:
         """The durable job table of this home."""
+        return self.catalogue.jobs
 
-        def make() -> Any:
-            from vilco_app.jobs import Jobs
+    def resume(self, job: int, progress: Progress | None = None) -> None:
+        """Go on with a stopped or failed job until it is done. Raises VilcoError when it fails again."""
+        self.jobs.resume(job)
+        done = self.jobs.run_until(job, progress)
+        if done.error is not None:
+            raise VilcoError(done.error["code"], done.error["message"], done.error["remedy"])
 
-            return Jobs(self.home)
-
-        return self._part("jobs", make)
+    def resume_all(self) -> None:
+        """Work off what an earlier process left waiting; returns at once when another process is doing so."""
+        self.jobs.run_pending()
 
     # --- the library -------------------------------------------------------------------------------------------
 
@@ -201,20 +210,7 @@ class EpisodicMemory:
                 "bad-time", f"{time:g} s is outside {found.path} ({found.duration:.1f} s long).",
                 "Give a time inside the video.",
             )  # fmt: skip
-        return frames_at(self.recording(found), [time]).frames[0]
-
-    def recording(self, video: Video) -> Any:
-        """The files of a recording, open for reading frames. Raises VilcoError when they are gone."""
-        from vilco_app.video import open_recording
-
-        paths = [Path(p) for p in video.parts or (video.path,)]
-        for path in paths:
-            if not path.is_file():
-                raise VilcoError(
-                    "missing-video", f"{path} is not there any more.",
-                    "Connect its disk, or add the file again from where it is now: vilco add PATH",
-                )  # fmt: skip
-        return open_recording(paths)
+        return frames_at(self.catalogue.recording(found.id), [time]).frames[0]
 
     def _visual(self, image: Any, box: Box | None) -> VisualQuery:
         from vilco_app.pictures import check_picture, read_picture, visual_query
@@ -305,7 +301,7 @@ class EpisodicMemory:
         from vilco_app import learning
 
         if corrections:
-            stage = learning.corrections_stage(self.catalogue.all_corrections())
+            stage = learning.corrections_stage(self.catalogue.corrections())
         report = learning.learn(self.home, self.library, self.profile, stage, strategy, progress=progress)
         self._forget_answerer()
         return report

@@ -16,7 +16,7 @@ FORMATS = ("csv", "srt", "vtt", "edl", "otio", "clips")
 def export(answer: Answer, to: str, out: str | Path, library: Resolver | None = None) -> Path:
     """Write `answer` as `to` (one of FORMATS) and return the path written (for clips: the folder).
 
-    library: anything with `resolve(id) -> Video`; without it an answer's own paths are used. Subtitles belong to one
+    library: anything with `recording(id) -> Recording`; without it an answer's own paths are used. Subtitles belong to one
     recording: an answer over several puts the best recording at `out` and the others beside it (`exported_paths`).
     Raises VilcoError: unknown format, nothing to write, missing recording, or an output that cannot be written.
     """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from vilco_app.values import Moment, Video, VilcoError
+from vilco_app.values import Moment, VilcoError
 from vilco_app.video.types import Recording
 
 FALLBACK_RATE = 30.0  # frames per second where a file states none (pure VFR): the commonest editing timebase
@@ -15,7 +15,7 @@ FALLBACK_RATE = 30.0  # frames per second where a file states none (pure VFR): t
 class Resolver(Protocol):
     """The part of the library that exports use."""
 
-    def resolve(self, ref: str) -> Video: ...
+    def recording(self, video: str) -> Recording: ...
 
 
 @dataclass(frozen=True)
@@ -39,24 +39,23 @@ class Footage:
     def recording(self, moment: Moment) -> Recording:
         """The files of a moment's recording. Raises VilcoError when they are gone."""
         if moment.video not in self._recordings:
-            paths: tuple[str, ...] = (moment.path,)
-            if self._library is not None:
-                try:
-                    video = self._library.resolve(moment.video)
-                    paths = video.parts or (video.path,)
-                except VilcoError:
-                    if not Path(moment.path).exists():
-                        raise
-            for path in paths:
-                if not Path(path).is_file():
-                    raise VilcoError(
-                        "missing-video", f"{path} is not there any more.",
-                        "Connect its disk, or add the file again from where it is now: vilco add PATH",
-                    )  # fmt: skip
-            from vilco_app.video import open_recording
-
-            self._recordings[moment.video] = open_recording([Path(p) for p in paths])
+            self._recordings[moment.video] = self._open(moment)
         return self._recordings[moment.video]
+
+    def _open(self, moment: Moment) -> Recording:
+        if self._library is not None:
+            try:
+                return self._library.recording(moment.video)
+            except VilcoError:
+                if not Path(moment.path).is_file():
+                    raise
+        if not Path(moment.path).is_file():
+            raise VilcoError(
+                "file-missing", f"{moment.path} is not there.", "Put it back, or ask again from its new place."
+            )
+        from vilco_app.video import open_recording
+
+        return open_recording([Path(moment.path)])
 
     def rate(self, path: Path) -> float:
         """Frames per second the file states (a VFR file: its nominal rate)."""

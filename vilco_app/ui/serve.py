@@ -1,0 +1,146 @@
+"""Starting the page: one local server, no analytics, no share link, nothing fetched from outside."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import os
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from vilco_app.memory import EpisodicMemory
+from vilco_app.values import SCHEMA, VilcoError
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def serve(
+    home: Path | None, host: str, port: int, auth_file: Path | None, demo: bool, profile: str, as_json: bool = False
+) -> None:
+    """Serve the page of this home until Ctrl-C. Prints its address on stdout once it answers.
+
+    auth_file: NAME:PASSWORD lines; needed to listen on anything but this machine, for whoever reaches the page can open
+    every video file this account can read. Raises VilcoError for a bad auth file or a port in use.
+    """
+    accounts = read_accounts(auth_file)
+    if host not in LOOPBACK and not accounts:
+        raise VilcoError(
+            "open-to-all", f"listening on {host} without --auth-file would let everyone on the network in.",
+            "Give --auth-file FILE with NAME:PASSWORD lines, or listen on 127.0.0.1.",
+        )  # fmt: skip
+    listener = _listen(host, port)
+    address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{listener.getsockname()[1]}"
+    memory = EpisodicMemory(home, profile=profile)
+
+    import uvicorn
+
+    from vilco_app.ui.demo import demo_paths
+    from vilco_app.ui.page import build
+    from vilco_app.ui.worker import Indexer
+
+    indexer = Indexer(memory)
+    if demo:
+        indexer.add(demo_paths())
+    server = make_server(build(memory, indexer), memory, host, accounts)
+    if as_json:
+        print(json.dumps({"schema": SCHEMA, "address": address}), flush=True)
+    else:
+        print(f"vilco is at {address}   (Ctrl-C stops it)", flush=True)
+    config = uvicorn.Config(server, log_level="warning", timeout_graceful_shutdown=3)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def make_server(page: Any, memory: EpisodicMemory, host: str, accounts: dict[str, str]) -> Any:
+    """The ASGI server: media routes, the page at /, and the guards around them."""
+    from fastapi import FastAPI
+    from gradio import mount_gradio_app
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+    from vilco_app.ui.media import Media, add_routes
+    from vilco_app.ui.page import head, style, theme
+
+    server = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    add_routes(server, Media(memory))
+    mount_gradio_app(
+        server, page, path="/", allowed_paths=[], show_error=True, ssr_mode=False, enable_monitoring=False, pwa=False,
+        mcp_server=False, footer_links=[], css=style(), head=head(), theme=theme(), max_file_size="64gb",
+    )  # fmt: skip
+    if accounts:
+        server.add_middleware(BasicAuth, accounts=accounts)  # type: ignore[arg-type]
+    if host in LOOPBACK:  # a page elsewhere that makes its name point here must not reach us
+        server.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"])
+    return server
+
+
+class BasicAuth:
+    """ASGI middleware: HTTP basic authentication on everything, media included."""
+
+    def __init__(self, app: Callable[..., Awaitable[None]], accounts: dict[str, str]) -> None:
+        self._app, self._accounts = app, accounts
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and not self._known(dict(scope["headers"]).get(b"authorization", b"")):
+            headers = [(b"www-authenticate", b'Basic realm="vilco", charset="UTF-8"'), (b"content-type", b"text/plain")]
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
+            await send({"type": "http.response.body", "body": b"Log in to see this library."})
+            return
+        await self._app(scope, receive, send)
+
+    def _known(self, header: bytes) -> bool:
+        try:
+            scheme, _, value = header.partition(b" ")
+            name, _, password = base64.b64decode(value, validate=True).decode().partition(":")
+        except ValueError:
+            return False
+        expected = self._accounts.get(name, "")
+        same = hmac.compare_digest(password.encode(), expected.encode())
+        return scheme.lower() == b"basic" and bool(expected) and same
+
+
+def read_accounts(path: Path | None) -> dict[str, str]:
+    """NAME:PASSWORD lines; '#' starts a comment line. Raises VilcoError naming the file and line."""
+    if path is None:
+        return {}
+    remedy = "Write one NAME:PASSWORD per line."
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise VilcoError("bad-auth-file", f"--auth-file {path}: {getattr(error, 'strerror', error)}.", remedy) from None
+    accounts = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, mark, password = line.partition(":")
+        if not mark or not name or not password:
+            raise VilcoError("bad-auth-file", f"--auth-file {path}, line {number} is not NAME:PASSWORD.", remedy)
+        accounts[name] = password
+    if not accounts:
+        raise VilcoError("bad-auth-file", f"--auth-file {path} names nobody.", remedy)
+    return accounts
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    if sys.platform != "win32":
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise VilcoError(
+            "port-in-use", f"cannot listen on {host}:{port} ({error.strerror or error}).",
+            "Choose another with --port, or --port 0 for a free one.",
+        ) from None  # fmt: skip
+    return listener
+
+
+def quiet_gradio() -> None:
+    """Set before gradio is imported: no analytics, no version check, no hub."""
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    for name in ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
+        os.environ.setdefault(name, "1")

@@ -1,0 +1,67 @@
+"""Indexing beside the page: one thread adds what is asked for, in order, through the home's durable job table."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from pathlib import Path
+
+from vilco_app.memory import EpisodicMemory
+from vilco_app.values import VilcoError
+
+KEPT_MESSAGES = 5  # what was refused lately; older refusals are still answered by `vilco add`
+
+
+class Indexer:
+    """Adds paths one after the other. `messages`: what was refused, newest last. Thread-safe."""
+
+    def __init__(self, memory: EpisodicMemory) -> None:
+        self._memory = memory
+        self._wanted: queue.Queue[list[Path]] = queue.Queue()
+        self._lock = threading.Lock()
+        self._messages: list[str] = []
+        self._open = 0
+        threading.Thread(target=self._work, name="indexer", daemon=True).start()
+
+    def add(self, paths: list[Path]) -> None:
+        """Index these files or folders soon; returns at once."""
+        with self._lock:
+            self._open += 1
+        self._wanted.put(paths)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is still waiting or running."""
+        with self._lock:
+            return self._open > 0
+
+    @property
+    def messages(self) -> list[str]:
+        with self._lock:
+            return list(self._messages)
+
+    def _work(self) -> None:
+        self._run(self._memory.resume_all)  # what an earlier process left unfinished
+        while True:
+            paths = self._wanted.get()
+            self._run(lambda paths=paths: self._add(paths))  # type: ignore[misc]
+            with self._lock:
+                self._open -= 1
+
+    def _add(self, paths: list[Path]) -> None:
+        report = self._memory.add(paths)
+        for refusal in report.refused:
+            self._note(f"{Path(refusal.path).name}: {refusal.reason} {refusal.remedy}")
+
+    def _run(self, work: object) -> None:
+        assert callable(work)
+        try:
+            work()
+        except VilcoError as error:
+            self._note(f"{error.message} {error.remedy}")
+        except Exception as error:  # a thread that dies would leave the page waiting for ever
+            self._note(f"Indexing failed: {error!r}. See: vilco jobs")
+
+    def _note(self, text: str) -> None:
+        with self._lock:
+            self._messages = [*self._messages, text][-KEPT_MESSAGES:]

@@ -14,6 +14,7 @@ from vilco_app.answering.curve import Passage, passages_of
 from vilco_app.answering.grounding import Grounded, Grounder, ZeroShotGrounder, fuse
 from vilco_app.answering.keys import make_key
 from vilco_app.answering.options import DEFAULTS, Options
+from vilco_app.answering.phrases import wanted
 from vilco_app.answering.windows import best_windows
 from vilco_app.encoders.base import Profile, TextVectors
 from vilco_app.library.types import LibraryView
@@ -104,6 +105,15 @@ class Answerer:
         """Where the thing in the picture was seen, last appearance first, as windows with box tracks."""
         raise VilcoError("not-yet", "picture questions are not answered yet.", "Ask in words.")
 
+    def _question(self, text: str) -> TextVectors:
+        """Vectors of a question: what is compared with pictures comes without the asking words, the rest as typed."""
+        typed = self._encode(text)
+        looked_for = wanted(text)
+        if looked_for == text:
+            return typed
+        short = self._encode(looked_for)
+        return replace(typed, scene=short.scene, thing=short.thing, concepts=short.concepts)
+
     def _encode(self, text: str) -> TextVectors:
         with self._lock:
             if text in self._questions:
@@ -144,7 +154,7 @@ class Answerer:
         before: float | None,
         curve: bool,
     ) -> Answer:
-        vectors = self._encode(words.replace("_", " "))
+        vectors = self._question(words.replace("_", " "))
         passages = self._passages(videos, before)
         moments: list[Moment] = []
         certainty = 0.0

@@ -67,11 +67,32 @@ def passages_of(stored: Stored, before: float | None = None) -> list[Passage]:
     return out
 
 
-def block_scores(passage: Passage, query: TextVectors, blocks: Blocks) -> np.ndarray:
-    """-> [B, n] float32, the inner product of every sample with the question, one row per block."""
+def passage_scores(passage: Passage, query: TextVectors, blocks: Blocks) -> np.ndarray:
+    """-> [B + 1, n] float32: inner products of every sample with the question, one row per block, last the best region.
+
+    A row is 0 throughout where the question says nothing about it (a colour block without a colour word, no regions).
+    """
     assert query.scene is not None
     rows = np.asarray(passage.stored.globals[passage.first : passage.last], dtype=np.float32)
-    return np.stack([rows[:, s] @ np.asarray(query.scene[s], dtype=np.float32) for s in blocks.slices()])
+    scores = [rows[:, s] @ np.asarray(query.scene[s], dtype=np.float32) for s in blocks.slices()]
+    return np.stack([*scores, region_scores(passage, query.thing)])
+
+
+def region_scores(passage: Passage, thing: np.ndarray | None) -> np.ndarray:
+    """The largest inner product of any region of each sample with `thing` [Dr] -> [n] float32 (0 without regions)."""
+    if thing is None:
+        return np.zeros(len(passage), dtype=np.float32)
+    stored = passage.stored
+    group = np.asarray(stored.group[passage.first : passage.last])
+    low, high = int(group.min()), int(group.max()) + 1
+    offsets = np.asarray(stored.offsets[low : high + 1])
+    best = np.full(high - low, np.nan, dtype=np.float32)
+    if offsets[-1] > offsets[0]:
+        products = stored.regions(int(offsets[0]), int(offsets[-1])) @ np.asarray(thing, dtype=np.float32)
+        full = np.flatnonzero(np.diff(offsets) > 0)  # reduceat mistakes empty groups
+        best[full] = np.maximum.reduceat(products, offsets[full] - offsets[0])
+    best = np.where(np.isnan(best), np.nanmin(best) if np.isfinite(best).any() else 0.0, best)
+    return best[group - low].astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -84,12 +105,12 @@ class Scale:
 
 def scale_of(scores: Sequence[np.ndarray]) -> Scale:
     joined = np.concatenate(list(scores), axis=1)
-    return Scale(joined.mean(axis=1), joined.std(axis=1) + 1e-6)
+    return Scale(joined.mean(axis=1), joined.std(axis=1))
 
 
 def join(scores: np.ndarray, scale: Scale, weights: Sequence[float]) -> np.ndarray:
-    """Block scores [B, n] -> one curve [n]: the weighted sum of standardised rows."""
-    z = (scores - scale.mean[:, None]) / scale.deviation[:, None]
+    """Scores [B, n] -> one curve [n]: the weighted sum of standardised rows. A row that never varies adds nothing."""
+    z = np.where(scale.deviation[:, None] > 1e-5, (scores - scale.mean[:, None]) / scale.deviation[:, None], 0.0)
     return np.asarray(weights, dtype=np.float32) @ z
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vilco_app.answering.curve import Passage, Scale, block_scores, join, scale_of, smooth
+from vilco_app.answering.curve import Passage, Scale, join, passage_scores, scale_of, smooth
 from vilco_app.answering.options import Options
 from vilco_app.answering.segments import hierarchy
 from vilco_app.answering.windows import Windows, score_spans
@@ -73,9 +73,10 @@ class ZeroShotGrounder:
     def propose(
         self, query: TextVectors, kind: Kind, passages: Sequence[Passage], scale: Scale | None = None
     ) -> Grounded:
-        scores = [block_scores(p, query, self.blocks) for p in passages]
+        scores = [passage_scores(p, query, self.blocks) for p in passages]
         scale = scale or scale_of(scores)
-        raw = [join(s, scale, self.blocks.weights) for s in scores]
+        weights = (*self.blocks.weights, self.options.region_weight)
+        raw = [join(s, scale, weights) for s in scores]
         spread = float(np.concatenate(raw).std()) + 1e-6
         curves = tuple(
             smooth(c / spread, p.times, self.options.smooth).astype(np.float32)

@@ -11,6 +11,9 @@ class Options:
 
     threshold: float = 0.5  # found when the calibrated probability is at least even
     # --- curve
+    region_weight: float = (
+        1.0  # of the best region beside the whole-frame scores: small things are lost in a whole frame
+    )
     smooth: float = 1.0  # seconds; one frame of a blurred or turning camera should not make or break a moment
     # --- windows
     length_weight: float = 0.25  # score = mean saliency * seconds ** this; 0 rewards single frames, 0.5 whole scenes

@@ -41,7 +41,8 @@ def learn(
     memory = support.memory(home)
     reports = []
     with support.progress() as progress:
-        for one in stage or [None]:
+        chosen: list[Path | None] = [*stage] if stage else [None]
+        for one in chosen:
             reports.append(memory.learn(one, strategy=strategy, corrections=corrections, progress=progress))
     last = reports[-1].to_json()
     support.emit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from vilco_app.values import Answer, Video
 from vilco_app.words import clock, length, verdict
 
 
-def table(rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> str:
+def table(rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = ()) -> str:
     """Rows in aligned columns, two spaces apart; columns in `right` are set right."""
     if not rows:
         return ""

@@ -91,13 +91,14 @@ def progress(quiet: bool = False) -> Iterator[Progress]:
 def _lines(quiet: bool) -> Progress:
     import time
 
-    state = {"at": time.monotonic(), "text": ""}
+    last_time, last_text = time.monotonic(), ""
 
     def update(done: float, total: float, text: str) -> None:
-        now = time.monotonic()
-        if quiet or (text == state["text"] and now - float(state["at"]) < 10) or now - float(state["at"]) < 2:
+        nonlocal last_time, last_text
+        waited = time.monotonic() - last_time
+        if quiet or waited < 2 or (text == last_text and waited < 10):
             return
-        state.update(at=now, text=text)
+        last_time, last_text = time.monotonic(), text
         share = f" {done / total:.0%}" if total else ""
         print(f"{text}{share}", file=sys.stderr, flush=True)
 

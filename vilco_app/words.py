@@ -14,6 +14,12 @@ def clock(seconds: float, digits: int = 0) -> str:
     return f"{text}.{rest:0{digits}d}" if digits else text
 
 
+def short_clock(seconds: float) -> str:
+    """As `clock`, without the hours where there are none: "4:05"."""
+    text = clock(seconds)
+    return text[2:].removeprefix("0") if text.startswith("0:") else text
+
+
 def length(seconds: float) -> str:
     """A duration in words: "3 h 12 min", "4 min 5 s", "2.5 s"."""
     if seconds < 10:

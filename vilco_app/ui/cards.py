@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vilco_app.jobs import Job
 from vilco_app.values import Answer, Moment, TimedBox, Track, Video, VilcoError
-from vilco_app.words import clock, length, verdict
+from vilco_app.words import length, short_clock, verdict
 
 WELCOME = '<div class="v-empty">Ask something. The answer is a list of moments: press one to see it.</div>'
 
@@ -52,7 +52,7 @@ def _card(rank: int, moment: Moment, track: Track | None, video: Video | None, f
         shown, overlay = middle.time, _overlay(middle)
         boxes = [b.to_json() for b in track.boxes]
     name = Path(moment.path).name
-    label = f"{clock(moment.start)} – {clock(moment.end)}"
+    label = f"{short_clock(moment.start)} – {short_clock(moment.end)}"
     tags = []
     if moment.category:
         tags.append(moment.category)

@@ -37,34 +37,37 @@ def build(memory: EpisodicMemory, indexer: Indexer) -> Any:
         gr.HTML('<header id="v-top"><b>vilco</b><span>ask your own video</span></header>', padding=False)
         with gr.Row(elem_id="v-main", equal_height=False):
             with gr.Column(scale=5, min_width=360, elem_id="v-ask"):
-                where = gr.Dropdown([EVERYWHERE], value=EVERYWHERE, label="Look in", elem_id="v-where")
                 with gr.Tabs(elem_id="v-kinds"):
-                    with gr.Tab("In words"):
+                    with gr.Tab("In words"), gr.Row(elem_classes="v-line"):
                         text = gr.Textbox(
-                            placeholder="where did I put the scissors?", show_label=False, lines=1, elem_id="v-text",
-                            max_length=1000,
+                            placeholder="where did I put the scissors?", show_label=False, lines=1, scale=5,
+                            container=False, elem_id="v-text", max_length=1000,
                         )  # fmt: skip
-                        ask = gr.Button("Ask", variant="primary", elem_id="v-ask-button")
-                    with gr.Tab("By activity"):
+                        ask = gr.Button("Ask", variant="primary", scale=1, min_width=96, elem_id="v-ask-button")
+                    with gr.Tab("By activity"), gr.Row(elem_classes="v-line"):
                         category = gr.Textbox(
-                            placeholder="wash dishes, use phone", show_label=False, lines=1, elem_id="v-category",
-                            info="One or more activities, with commas between", max_length=1000,
+                            placeholder="wash dishes, use phone", show_label=False, lines=1, scale=5, container=False,
+                            elem_id="v-category", max_length=1000,
                         )  # fmt: skip
-                        moments = gr.Button("Find every time", variant="primary", elem_id="v-moments-button")
+                        moments = gr.Button("Find every time", variant="primary", scale=1, min_width=150, elem_id="v-moments-button")  # fmt: skip
                     with gr.Tab("With a picture"):
-                        picture = gr.Image(type="numpy", show_label=False, height=190, sources=["upload", "clipboard"], elem_id="v-picture")  # fmt: skip
-                        with gr.Row():
-                            frame = gr.Button("Mark it in the player", elem_id="v-frame-button")
-                            find = gr.Button("Find it", variant="primary", elem_id="v-find-button")
+                        picture = gr.Image(
+                            type="numpy", show_label=False, height=170, sources=["upload", "clipboard"],
+                            container=False, buttons=[], elem_id="v-picture",
+                        )  # fmt: skip
+                        with gr.Row(elem_classes="v-line"):
+                            frame = gr.Button("Mark it in the player", min_width=150, elem_id="v-frame-button")
+                            find = gr.Button("Find it", variant="primary", min_width=96, elem_id="v-find-button")
                         spot = gr.Textbox(visible="hidden", elem_id="v-spot")
+                where = gr.Dropdown([EVERYWHERE], value=EVERYWHERE, show_label=False, container=False, elem_id="v-where", filterable=False)  # fmt: skip
                 result = gr.HTML(cards.WELCOME, elem_id="v-result", padding=False)
                 answer = gr.JSON(visible=False)
             with gr.Column(scale=6, min_width=420, elem_id="v-see"):
                 gr.HTML(PLAYER, padding=False)
-                with gr.Group(elem_id="v-library"):
+                with gr.Column(elem_id="v-library", min_width=300):
                     shelf = gr.HTML(elem_id="v-shelf", padding=False)
-                    with gr.Row(elem_id="v-add"):
-                        path = gr.Textbox(placeholder="file or folder on this computer", show_label=False, scale=5, elem_id="v-path")  # fmt: skip
+                    with gr.Row(elem_id="v-add", elem_classes="v-line"):
+                        path = gr.Textbox(placeholder="file or folder on this computer", show_label=False, container=False, scale=5, elem_id="v-path")  # fmt: skip
                         add = gr.Button("Add", scale=1, min_width=80, elem_id="v-add-button")
                         upload = gr.UploadButton("Upload", file_types=["video"], file_count="multiple", scale=1, min_width=90, elem_id="v-upload")  # fmt: skip
         timer = gr.Timer(POLL_SECONDS)
@@ -78,14 +81,14 @@ def build(memory: EpisodicMemory, indexer: Indexer) -> Any:
         on_find = _answering(memory, lambda q, v: memory.find(_needed(q), video=v))
         find.click(on_find, [picture, where], shown, api_name="find", **asking)
         frame.click(None, None, spot, js="() => window.vilco.mark()")
-        spot.change(_cutter(memory), spot, picture, api_name=False, show_progress="hidden")
+        spot.change(_cutter(memory), spot, picture, api_visibility="private", show_progress="hidden")
 
         adding = _adding(memory, indexer)
         gr.on([add.click, path.submit], adding, path, path, api_name="add")
-        upload.upload(_uploading(memory, indexer), upload, None, api_name=False)
+        upload.upload(_uploading(memory, indexer), upload, None, api_visibility="private")
         look = _library(memory, indexer)
         seen = gr.State("")
-        gr.on([page.load, timer.tick], look, [seen, where], [shelf, where, seen], api_name=False, show_progress="hidden", queue=True)  # fmt: skip
+        gr.on([page.load, timer.tick], look, [seen, where], [shelf, where, seen], api_visibility="private", show_progress="hidden", queue=True)  # fmt: skip
     return page
 
 

@@ -6,7 +6,8 @@
   const clock = (s) => {
     s = Math.max(0, Math.floor(s));
     const two = (n) => String(n).padStart(2, "0");
-    return `${Math.floor(s / 3600)}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
+    const minutes = Math.floor(s / 60) % 60, rest = two(s % 60);
+    return s < 3600 ? `${minutes}:${rest}` : `${Math.floor(s / 3600)}:${two(minutes)}:${rest}`;
   };
 
   function say(text) {

@@ -66,7 +66,7 @@ class Sample:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "id": self.id, "task": self.task, "group": self.group, "meta": dict(self.meta), "spans": list(self.spans),
+            "id": self.id, "task": self.task, "group": self.group, "meta": dict(self.meta), "spans": [[v, float(a), float(b)] for v, a, b in self.spans],
             "features": dict(self.features), "targets": dict(self.targets), "stored": dict(self.stored), "trust": self.trust,
         }  # fmt: skip
 

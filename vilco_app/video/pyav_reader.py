@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vilco_app.video.geometry import Shaper
+from vilco_app.video.plan import KeyTrust, Need, Planner, Step
 from vilco_app.video.sampling import ReadReport, Sample, SampleStream, bin_of
 from vilco_app.video.settings import ReadSettings
 from vilco_app.video.source import Source
 from vilco_app.video.types import SampleBatch
+
+if TYPE_CHECKING:
+    from av.packet import Packet
+    from av.video.frame import VideoFrame
 
 
 class PyavReader:
@@ -42,26 +48,46 @@ class PyavReader:
         slack = self.settings.slack
         with Source(path, self.settings) as source:
             shaper = Shaper(source.aspect, short_side, self.settings.scale_threads)
-            begin = tick_before(start, rate, slack) - offset
-            if begin > 0:
-                source.seek(begin)
-            if keyframes_only:
-                source.stream.codec_context.skip_frame = "NONKEY"
-            packets = (p for p in source.packets() if p.is_keyframe or not keyframes_only)
+            begin = tick_before(start, rate, slack)
+            if begin > offset:
+                source.seek(begin - offset)
             latest = -1.0
-            for frame in source.frames(packets):
+            for frame in self._frames(source, rate, offset, begin, last_bin, report, keyframes_only):
                 time = source.time(source.stamp(frame)) + offset
                 report.decoded += 1
-                report.readable_to = max(report.readable_to, time + source.length(frame))
-                current = bin_of(time, rate, slack)
-                if time <= latest or time < begin + offset - slack or current <= last_bin:
+                report.reach(time + source.length(frame))
+                which = bin_of(time, rate, slack)
+                if time <= latest or time < begin - slack or which <= last_bin:
                     continue
-                last_bin, latest = current, time
+                last_bin, latest = which, time
                 if time >= start - 1e-6:
                     yield Sample(time, source.length(frame), shaper.array(frame))
             for error in source.errors:
                 report.note(error)
             report.complete = not source.errors
+
+    def _frames(
+        self, source: Source, rate: float, offset: float, begin: float, last_bin: int, report: ReadReport,
+        keyframes_only: bool,
+    ) -> Iterator[VideoFrame]:  # fmt: skip
+        """The frames a pass needs, in display order, decoding as little else as the stream allows."""
+        slack = self.settings.slack
+
+        def which(pts: int) -> int:
+            time = source.time(pts) + offset
+            return bin_of(time, rate, slack) if time >= begin - slack else -1
+
+        if keyframes_only:
+            source.stream.codec_context.skip_frame = "NONKEY"
+            yield from source.frames(_key_packets(source.packets(), which, last_bin))
+        elif not self.settings.skip or source.clock != "pts" or source.first.interlaced_frame:
+            yield from source.frames(source.packets())
+        else:
+            trust = KeyTrust()
+            steps = Planner(which, last_bin, trust, self.settings).steps(source.packets())
+            for frame in source.frames(_paced(source, steps, trust, report, offset)):
+                trust.came(frame.pts, frame.key_frame)
+                yield frame
 
     def at(self, path: Path, times: Sequence[float], short_side: int | None) -> SampleBatch:
         """See `Reader.at`. Times in ascending order are read in one go; others cost a seek each."""
@@ -100,3 +126,37 @@ class PyavReader:
 def tick_before(start: float, rate: float, slack: float) -> float:
     """Seconds of the tick whose bin holds `start`."""
     return bin_of(start, rate, slack) / rate if start > 0 else 0.0
+
+
+def _key_packets(packets: Iterator[Packet], which: Callable[[int], int], last_bin: int) -> Iterator[Packet]:
+    """The first key frame of each bin; key frames come in display order."""
+    for packet in packets:
+        if packet.is_keyframe and not packet.is_discard:
+            if packet.pts is not None:
+                if which(packet.pts) <= last_bin:
+                    continue
+                last_bin = which(packet.pts)
+            yield packet
+
+
+def _paced(
+    source: Source, steps: Iterator[Step], trust: KeyTrust, report: ReadReport, offset: float
+) -> Iterator[Packet | None]:
+    """The packets to decode, with the decoder told before each whether a frame nobody refers to may be left out."""
+    codec = source.stream.codec_context
+    skipping = False
+    for step in steps:
+        packet = step.packet
+        if step.need is Need.NOTHING:
+            if packet.pts is not None and not packet.is_discard:
+                end = packet.pts + (packet.duration or 0)
+                report.reach(source.time(end) + offset)
+            continue
+        if step.fresh:
+            yield None
+        skip = step.need is Need.REFERENCE
+        if skip is not skipping:
+            codec.skip_frame = "NONREF" if skip else "DEFAULT"
+            skipping = skip
+        trust.sent(packet)
+        yield packet

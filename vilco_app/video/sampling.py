@@ -34,6 +34,9 @@ class ReadReport:
     decoded: int = 0
     errors: list[str] = field(default_factory=list)
 
+    def reach(self, time: float) -> None:
+        self.readable_to = max(self.readable_to, time)
+
     def note(self, error: str) -> None:
         if len(self.errors) < 100:
             self.errors.append(error)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -194,19 +195,20 @@ class Source:
                 if failures > self.settings.tolerated_errors:
                     return
 
-    def frames(self, packets: Iterator[Packet]) -> Iterator[VideoFrame]:
-        """Decoded frames of the packets in display order, going on behind decoding errors."""
+    def frames(self, packets: Iterable[Packet | None]) -> Iterator[VideoFrame]:
+        """Decoded frames of the packets in display order, going on behind decoding errors.
+
+        None among the packets: bring out what the decoder holds and start it afresh.
+        """
         import av
 
-        for packet in packets:
+        for packet in chain(packets, (None,)):
             try:
-                yield from packet.decode()
+                yield from self.stream.decode(packet)
             except (av.FFmpegError, ValueError) as error:
                 self.errors.append(_short(error))
-        try:
-            yield from self.stream.decode(None)
-        except (av.FFmpegError, ValueError) as error:
-            self.errors.append(_short(error))
+            if packet is None:
+                self.stream.codec_context.flush_buffers()
 
     def seek(self, time: float) -> bool:
         """Go to a key frame at or before `time` (seconds). False: not possible, the file is back at its beginning."""

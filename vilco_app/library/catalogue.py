@@ -170,6 +170,11 @@ class Catalogue:
             to_segment(r) for r in self.db.read("SELECT * FROM segments WHERE profile = ? ORDER BY name", (profile,))
         ]
 
+    def profiles(self) -> list[str]:
+        """Profiles that have takes or segments."""
+        rows = self.db.read("SELECT profile FROM takes UNION SELECT profile FROM segments")
+        return [row["profile"] for row in rows]
+
     def segment_names(self) -> set[str]:
         return {r["name"] for r in self.db.read("SELECT name FROM segments")}
 

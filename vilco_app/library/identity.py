@@ -15,11 +15,9 @@ CHUNK = 1 << 20
 SUFFIXES = frozenset(
     f".{suffix}"
     for suffix in (
-        "mp4 .m4v .mov .qt .mkv .webm .avi .mpg .mpeg .m2ts .mts .ts .wmv .flv .3gp .3g2 .ogv .insv .lrv .360 .vob .mxf "
-        ".h264 .264 .h265 .265 .hevc .ivf .mjpeg .mjpg .dv .asf .f4v .y4m .nut"
-    )
-    .replace(".", "")
-    .split(" ")
+        "mp4 m4v mov qt mkv webm avi mpg mpeg m2ts mts ts wmv flv 3gp 3g2 ogv insv 360 vob mxf h264 264 h265 265 hevc "
+        "ivf mjpeg mjpg dv asf f4v y4m nut"  # not lrv: an action camera's small copy of a file that lies beside it
+    ).split()
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ class IndexingDefaults:
     commit_seconds: float = 2.0  # work lost by a kill -9 at most; a commit costs a few fsync
     preview_above: float = 20.0  # shorter recordings (s) are done in the time a preview would take
     preview_rate: float = 1.0  # at most one key frame per second: a preview shows where, not when exactly
+    publish_rows: int = 4096  # samples after which a recording in progress gets a segment: a scan of more is slow
     gap_seconds: float = 2.0  # footage missing at the end or inside beyond this is told to the person
 
 
@@ -62,7 +64,10 @@ def clip_durations(times: np.ndarray, durations: np.ndarray, spans: tuple[tuple[
 
 
 class Indexer:
-    """Brings one recording to a profile's full rate. catalogue, root: where; footage: how files are read."""
+    """Brings one recording to a profile's full rate. catalogue, root: where; footage: how files are read.
+
+    publish: called now and then while a long recording grows, to have what is committed indexed.
+    """
 
     def __init__(
         self,
@@ -71,9 +76,11 @@ class Indexer:
         footage: Footage,
         profile: Profile,
         defaults: IndexingDefaults | None = None,
+        publish: Callable[[], None] | None = None,
     ) -> None:
         self.catalogue, self.root, self.footage, self.profile = catalogue, root, footage, profile
         self.defaults = defaults or IndexingDefaults()
+        self.publish = publish or (lambda: None)
 
     def run(self, video: VideoRecord, rate: float, context: Context) -> dict[str, Any]:
         """Index from wherever the last run ended. Returns {"video", "state", "samples"}.
@@ -135,6 +142,8 @@ class Indexer:
         what = "key frames first" if keyframes else "indexing"
         committed = time.monotonic() - self.defaults.commit_seconds  # the first batch is published at once
 
+        published = take.rows
+
         def encode(batch: SampleBatch) -> tuple[SampleBatch, Features | None, float]:
             reached = float(batch.times[-1] + batch.durations[-1]) if len(batch) else 0.0
             fresh = batch.times > last + 1e-6
@@ -144,13 +153,16 @@ class Indexer:
             return batch, self.profile.encode(batch.frames) if len(batch) else None, reached
 
         def write(item: tuple[SampleBatch, Features | None, float]) -> None:
-            nonlocal committed
+            nonlocal committed, published
             batch, features, reached = item
             if features is not None:
                 writer.append(batch.times, batch.durations, features)
             if time.monotonic() - committed >= self.defaults.commit_seconds:
                 self._commit(writer)
                 committed = time.monotonic()
+                if not keyframes and writer.take.rows - published >= self.defaults.publish_rows:
+                    published = writer.take.rows
+                    self.publish()
                 context.progress(min(reached, duration), duration, what)
 
         source = self.footage.samples(

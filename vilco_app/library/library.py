@@ -17,6 +17,7 @@ from vilco_app.library.adding import Adder
 from vilco_app.library.catalogue import Catalogue
 from vilco_app.library.footage import Footage, RealFootage
 from vilco_app.library.forgetting import forget
+from vilco_app.library.generations import Generations, profile_folder
 from vilco_app.library.indexing import Indexer, IndexingDefaults
 from vilco_app.library.locks import publishing
 from vilco_app.library.search import Searcher
@@ -49,7 +50,11 @@ class Library:
         self._loader = loader or self._load
         self._profiles: dict[str, Profile] = {}
         self._view = View(self.catalogue, self.features_folder, self.profile_id)
-        self._searcher = Searcher(self._view, self.generations_folder)
+        self._searcher = self._make_searcher()
+        self._generations = Generations(self.home, self.catalogue, self.features_folder, self.generations_folder)
+
+    def _make_searcher(self) -> Searcher:
+        return Searcher(self._view, profile_folder(self.generations_folder, self.profile_id))
 
     @property
     def features_folder(self) -> Path:
@@ -68,7 +73,7 @@ class Library:
         if profile_id != self.profile_id:
             self.profile_id = profile_id
             self._view = View(self.catalogue, self.features_folder, profile_id)
-            self._searcher = Searcher(self._view, self.generations_folder)
+            self._searcher = self._make_searcher()
 
     # Reading
 
@@ -173,6 +178,7 @@ class Library:
         """Take a recording out of the library with everything derived from it; the video file itself is not touched."""
         self._view.snapshot().video(video)
         self._drop(video)
+        self._tidy()
 
     def forget(self, video: str, start: float, end: float) -> None:
         """Remove [start, end] seconds of a recording for good: samples, vectors, corrections and questions that touch
@@ -189,6 +195,13 @@ class Library:
         with publishing(self.home):
             window = max((p.window for p in self._profiles.values()), default=0.0)
             forget(self.catalogue, self.features_folder, self.cache_folder(video), video, start, end, window)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Take dead vectors out of every profile's segments, now."""
+        for profile in self.catalogue.profiles():
+            if self._generations.wants_tidying(profile):
+                self._generations.tidy(profile)
 
     def remember(self, answer: Answer) -> None:
         """Keep an answer in the question history."""
@@ -219,9 +232,22 @@ class Library:
         if not records:
             return None  # removed while it waited
         try:
-            indexer = Indexer(self.catalogue, self.features_folder, self.footage, profile, self.defaults)
-            return indexer.run(records[0], job.payload["rate"], context)
+            indexer = Indexer(
+                self.catalogue,
+                self.features_folder,
+                self.footage,
+                profile,
+                self.defaults,
+                lambda: self._publish(wanted),
+            )
+            result = indexer.run(records[0], job.payload["rate"], context)
         except FileNotFoundError as error:
             raise VideoRefused(
                 "not-found", f"{error.filename}: the file has gone.", "Put it back and add it again."
             ) from error
+        self._publish(wanted)
+        return result
+
+    def _publish(self, profile: str) -> None:
+        if self._generations.wants_tidying(profile):
+            self._generations.tidy(profile)

@@ -1,86 +1,182 @@
-"""Nearest stored vectors of a question over the whole library or some of its recordings."""
+"""Nearest stored vectors of a question: segments give candidates, stored vectors give the order, the rest is scanned."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from threading import Lock
 
 import numpy as np
 
 from vilco_app.library.exact import best_globals, best_regions, top_of
-from vilco_app.library.types import Hits, Statistics, Stored
-from vilco_app.library.view import View
+from vilco_app.library.segments import Segment, SegmentDefaults
+from vilco_app.library.types import Hits, Statistics
+from vilco_app.library.view import Joined, Snapshot, View
+from vilco_app.values import VilcoError
 
-VectorKind = Literal["globals", "regions"]
+EXACT = 65_536  # vectors of the recordings asked for up to which all are scanned: exact, and as fast as any index
+RETRIES = 5  # a generation may be switched under a question; twice in a row is already rare
+
+
+@dataclass
+class Found:
+    """Candidates of one recording for one query: rows of its `Stored` (samples, or region rows) and their scores."""
+
+    video: str
+    joined: Joined
+    rows: np.ndarray
+    scores: np.ndarray
 
 
 class Searcher:
-    def __init__(self, view: View, root: Path) -> None:
-        self.view, self.root = view, root
+    """Both searches and the statistics of one view. root: where the profile's segments lie. Thread-safe."""
+
+    def __init__(self, view: View, root: Path, defaults: SegmentDefaults | None = None) -> None:
+        self.view, self.root, self.defaults = view, root, defaults or SegmentDefaults()
+        self._lock = Lock()
+        self._segments: OrderedDict[str, Segment] = OrderedDict()
 
     def search(self, kind: str, vectors: np.ndarray, top: int, videos: Sequence[str] | None) -> list[Hits]:
-        vectors = np.atleast_2d(np.asarray(vectors, np.float32))
-        snapshot = self.view.snapshot()
-        ids = list(snapshot.records) if videos is None else list(dict.fromkeys(videos))
-        parts: list[tuple[str, Stored, np.ndarray, np.ndarray]] = []
-        for video in ids:
-            stored = self.view.joined(video).stored
-            if not len(stored):
+        """See `Library.search_globals`. Raises VilcoError for an unknown recording or vectors of another profile."""
+        asked = np.atleast_2d(np.asarray(vectors, np.float32))
+        for attempt in range(RETRIES):
+            snapshot = self.view.snapshot()
+            try:
+                return self._search(snapshot, kind, asked, top, videos)
+            except FileNotFoundError:
+                if attempt == RETRIES - 1:
+                    raise
+                self.view.refresh()
+        raise AssertionError("unreachable")
+
+    def _search(
+        self, snapshot: Snapshot, kind: str, asked: np.ndarray, top: int, videos: Sequence[str] | None
+    ) -> list[Hits]:
+        wanted = None if videos is None else dict.fromkeys(videos)
+        for video in wanted or ():
+            snapshot.video(video)  # raises for an unknown one
+        parts: list[list[Found]] = [[] for _ in asked]
+        names = [v for v in (wanted if wanted is not None else snapshot.takes) if v in snapshot.takes]
+        self._check(snapshot, kind, asked, names)
+        count = sum(t.rows if kind == "globals" else t.regions for v in names for t in snapshot.takes[v])
+        if count <= EXACT and (wanted is not None or not snapshot.segments):
+            self._scan(snapshot, kind, asked, top, {video: 0 for video in names}, parts)
+        else:
+            self._ask_segments(snapshot, kind, asked, top, wanted, parts)
+            tails = snapshot.tails(kind)
+            self._scan(snapshot, kind, asked, top, {v: tails[v] for v in names if v in tails}, parts)
+        return [self._hits(kind, found, top) for found in parts]
+
+    def _check(self, snapshot: Snapshot, kind: str, asked: np.ndarray, names: list[str]) -> None:
+        for video in names[:1]:
+            take = snapshot.takes[video][0]
+            dim = take.global_dim if kind == "globals" else take.region_dim
+            if asked.shape[1] != dim:
+                raise VilcoError(
+                    "wrong-profile", f"question vectors have {asked.shape[1]} dimensions, {snapshot.profile} stores {dim}.",
+                    "Ask with the profile the library was indexed with.",
+                )  # fmt: skip
+
+    def _scan(
+        self,
+        snapshot: Snapshot,
+        kind: str,
+        asked: np.ndarray,
+        top: int,
+        first: dict[str, int],
+        parts: list[list[Found]],
+    ) -> None:
+        """Exact search of each recording from the given row of its `Stored` on."""
+        for video, start in first.items():
+            joined = self.view.joined(video, snapshot)
+            rows, scores = (best_globals if kind == "globals" else best_regions)(joined.stored, asked, top, start)
+            if rows.shape[1]:
+                for q, part in enumerate(parts):
+                    part.append(Found(video, joined, rows[q], scores[q]))
+
+    def _ask_segments(
+        self, snapshot: Snapshot, kind: str, asked: np.ndarray, top: int, wanted: dict[str, None] | None,
+        parts: list[list[Found]],
+    ) -> None:  # fmt: skip
+        owners = {take.id: video for video, takes in snapshot.takes.items() for take in takes}
+        for record in snapshot.segments:
+            owner = [owners.get(span.take) for span in record.spans]
+            allowed = np.array([v is not None and (wanted is None or v in wanted) for v in owner])
+            if not allowed.any():
                 continue
-            rows, scores = (best_globals if kind == "globals" else best_regions)(stored, vectors, top)
-            parts.append((video, stored, rows, scores))
-        out = []
-        for q in range(len(vectors)):
-            if not parts:
-                empty = np.zeros(0)
-                out.append(
-                    Hits(
-                        (),
-                        empty.astype(np.int64),
-                        empty,
-                        empty.astype(np.float32),
-                        np.zeros((0, 4), np.float32) if kind == "regions" else None,
-                    )
-                )
-                continue
-            owner = np.concatenate([np.full(len(p[2][q]), i) for i, p in enumerate(parts)])
-            rows = np.concatenate([p[2][q] for p in parts])
-            scores = np.concatenate([p[3][q] for p in parts])
-            best = top_of(scores[None], top)[0]
-            names, samples, times, boxes = [], [], [], []
-            for i in best:
-                video, stored, _, _ = parts[owner[i]]
-                row = int(rows[i])
-                if kind == "regions":
-                    boxes.append(np.asarray(stored.region_boxes[row], np.float32) / 255)
-                    group = int(np.searchsorted(stored.offsets, row, side="right")) - 1
-                    row = int(np.searchsorted(stored.group, group))
-                names.append(video)
-                samples.append(row)
-                times.append(float(stored.times[row]))
-            out.append(
-                Hits(
-                    tuple(names),
-                    np.array(samples, np.int64),
-                    np.array(times),
-                    scores[best],
-                    np.array(boxes, np.float32).reshape(-1, 4) if kind == "regions" else None,
-                )
-            )
-        return out
+            segment = self._segment(snapshot, record.name)
+            spans, rows = segment.search(kind, asked, top, allowed)
+            for q, part in enumerate(parts):
+                keep = spans[q] >= 0
+                which, row = spans[q][keep], rows[q][keep]
+                order = np.argsort(which, kind="stable")
+                which, row = which[order], row[order]
+                for span, a, b in zip(*_runs(which), strict=True):
+                    video = owner[span]
+                    assert video is not None
+                    joined = self.view.joined(video, snapshot)
+                    take = record.spans[span].take
+                    here = (joined.row if kind == "globals" else joined.region_row)(take, row[a:b])
+                    here = here[here >= 0]
+                    if len(here):
+                        part.append(Found(video, joined, here, _scores(kind, joined, here, asked[q])))
+
+    def _segment(self, snapshot: Snapshot, name: str) -> Segment:
+        with self._lock:
+            segment = self._segments.get(name)
+            if segment is None:
+                record = next(s for s in snapshot.segments if s.name == name)
+                segment = self._segments[name] = Segment(self.root, record, self.defaults)
+                live = {s.name for s in snapshot.segments}
+                for old in [n for n in self._segments if n not in live]:
+                    del self._segments[old]
+            return segment
+
+    def _hits(self, kind: str, found: list[Found], top: int) -> Hits:
+        """The best `top` of all candidates, each stored vector once."""
+        boxes = np.zeros((0, 4), np.float32) if kind == "regions" else None
+        if not found:
+            return Hits((), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.float32), boxes)
+        videos = list(dict.fromkeys(f.video for f in found))
+        number = {video: i for i, video in enumerate(videos)}
+        joined = {f.video: f.joined for f in found}
+        owner = np.concatenate([np.full(len(f.rows), number[f.video]) for f in found])
+        rows = np.concatenate([f.rows for f in found])
+        scores = np.concatenate([f.scores for f in found])
+        _, single = np.unique(owner * (1 << 40) + rows, return_index=True)
+        owner, rows, scores = owner[single], rows[single], scores[single]
+        best = top_of(scores[None], top)[0]
+        owner, rows, scores = owner[best], rows[best], scores[best]
+        times, samples = np.zeros(len(best)), rows.copy()
+        if kind == "regions":
+            boxes = np.zeros((len(best), 4), np.float32)
+        for i in np.unique(owner):
+            mine, stored = owner == i, joined[videos[i]].stored
+            if boxes is not None:
+                boxes[mine] = np.asarray(stored.region_boxes[rows[mine]], np.float32) / 255
+                group = np.searchsorted(stored.offsets, rows[mine], side="right") - 1
+                samples[mine] = np.searchsorted(stored.group, group)
+            times[mine] = stored.times[samples[mine]]
+        return Hits(tuple(videos[i] for i in owner), samples, times, scores, boxes)
 
     def statistics(self, kind: str) -> Statistics:
-        snapshot = self.view.snapshot()
-        rows = []
-        for video in snapshot.records:
-            stored = self.view.joined(video).stored
-            x = np.asarray(stored.globals, np.float32) if kind == "globals" else stored.regions()
-            if len(x):
-                rows.append(x[:: max(1, len(x) // 2000)])
-        if not rows:
-            return Statistics(0, np.zeros(0), np.zeros((0, 0)))
-        table = np.concatenate(rows).astype(np.float64)
-        mean = table.mean(axis=0)
-        centred = table - mean
-        return Statistics(len(table), mean, centred.T @ centred / len(table))
+        """See `Library.statistics`."""
+        from vilco_app.library.statistics import statistics
+
+        return statistics(self.view, self.root, kind)
+
+
+def _runs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sorted values [N] -> distinct values, and where the run of each starts and ends."""
+    distinct, starts = np.unique(values, return_index=True)
+    return distinct, starts, np.append(starts[1:], len(values))
+
+
+def _scores(kind: str, joined: Joined, rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    stored = joined.stored
+    if kind == "globals":
+        return np.asarray(stored.globals[rows], np.float32) @ vector
+    codes = np.asarray(stored.region_codes[rows], np.float32) * np.asarray(stored.region_scales[rows])[:, None]
+    return codes @ vector

@@ -30,6 +30,20 @@ class Snapshot:
     forgotten: dict[str, tuple[tuple[float, float], ...]]
     segments: tuple[SegmentRecord, ...]
 
+    def tails(self, kind: str) -> dict[str, int]:
+        """Recordings with rows (kind "globals") or region rows ("regions") in no segment, and the first such row."""
+        done: dict[int, int] = {}
+        for segment in self.segments:
+            for span in segment.spans:
+                last = span.last if kind == "globals" else span.region_last
+                done[span.take] = max(done.get(span.take, 0), last)
+        tails: dict[str, int] = {}
+        for video, takes in self.takes.items():
+            counts = [(done.get(t.id, 0), t.rows if kind == "globals" else t.regions) for t in takes]
+            if any(have < rows for have, rows in counts):
+                tails[video] = counts[0][0] if takes[0].kind == "full" and takes[0].rows else 0
+        return tails
+
     def video(self, video: str) -> Video:
         """Raises VilcoError("no-such-video")."""
         record = self.records.get(video)
@@ -76,7 +90,15 @@ class Joined:
     takes: tuple[TakeArrays, ...]
     first: tuple[int, ...]
     start: tuple[int, ...]
-    groups: tuple[int, ...]
+    region_first: tuple[int, ...]
+    region_start: tuple[int, ...]
+
+    def region_row(self, take: int, rows: np.ndarray) -> np.ndarray:
+        """The same for region rows."""
+        for arrays, first, start in zip(self.takes, self.region_first, self.region_start, strict=True):
+            if arrays.take.id == take:
+                return np.where(rows >= first, rows - first + start, -1)
+        return np.full(len(rows), -1)
 
     def row(self, take: int, rows: np.ndarray) -> np.ndarray:
         """Rows of `stored` that show the given rows of a take; -1 where a finer take stands instead."""
@@ -111,13 +133,16 @@ def join(root: Path, video: Video, takes: tuple[Take, ...], forgotten: tuple[tup
             np.zeros(1, np.int64), np.zeros((0, dims[1]), np.int8), np.zeros(0, np.float32), np.zeros((0, 4), np.uint8),
             forgotten,
         )  # fmt: skip
-        return Joined(stored, (), (), (), ())
-    samples, vectors, group, offsets, regions, groups = [], [], [], [np.zeros(1, np.int64)], [], []
+        return Joined(stored, (), (), (), (), ())
+    samples, vectors, group, offsets, regions = [], [], [], [np.zeros(1, np.int64)], []
+    region_first: list[int] = []
+    region_start: list[int] = []
     for arrays, skip in zip(kept, first, strict=True):
         part = arrays.samples[skip:]
         g0 = int(part["group"][0])
-        groups.append(g0)
         r0, shift = int(arrays.offsets[g0]), int(offsets[-1][-1])
+        region_first.append(r0)
+        region_start.append(shift)
         group.append(part["group"] - g0 + sum(len(o) for o in offsets) - 1)
         offsets.append(np.asarray(arrays.offsets[g0 + 1 :]) - r0 + shift)
         samples.append(part)
@@ -131,7 +156,7 @@ def join(root: Path, video: Video, takes: tuple[Take, ...], forgotten: tuple[tup
         group[0] if one else np.concatenate(group), np.concatenate(offsets), rows["code"], rows["scale"], rows["box"],
         forgotten,
     )  # fmt: skip
-    return Joined(stored, tuple(kept), tuple(first), tuple(start), tuple(groups))
+    return Joined(stored, tuple(kept), tuple(first), tuple(start), tuple(region_first), tuple(region_start))
 
 
 class View:
@@ -148,6 +173,11 @@ class View:
             if self._snapshot is None or self.catalogue.version() != self._snapshot.version:
                 self._snapshot = take_snapshot(self.catalogue, self.profile)
             return self._snapshot
+
+    def refresh(self) -> None:
+        """Read the catalogue again at the next look."""
+        with self._lock:
+            self._snapshot = None
 
     def joined(self, video: str, snapshot: Snapshot | None = None) -> Joined:
         """Raises VilcoError("no-such-video"); FileNotFoundError when a given snapshot is out of date."""

@@ -1,0 +1,203 @@
+"""An immutable pair of FAISS indexes (whole-frame and region vectors) over some spans of takes.
+
+Small segments scan their vectors in full. Large ones scan vectors projected on their leading principal components, in
+the inverted lists nearest to the question, and leave the order to the caller, who has the stored vectors: first-person
+footage spreads over few directions (about 40 of 256 effective dimensions with the embedded profile), while an inverted
+file alone misses much, because a question's vector lies far from every frame's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vilco_app.jobs.database import storage_error
+from vilco_app.library.records import SegmentRecord, Span
+
+if TYPE_CHECKING:
+    from vilco_app.library.features import TakeArrays
+
+
+@dataclass(frozen=True)
+class SegmentDefaults:
+    """Sizes and trades of a segment, measured on vectors with the statistics of real footage (see docs/library.md)."""
+
+    small: int = 8192  # samples up to which everything is scanned exactly: about 1 h at 2 fps, 2 ms a question
+    components: int = 128  # principal components kept: 0.97 of a frame's variance, 0.9 of a region's
+    inverted_above: int = 150_000  # vectors below which a scan of the projected vectors takes under 2 ms anyway
+    lists: float = 2.0  # inverted lists = lists * sqrt(vectors)
+    probes: float = 0.25  # fraction of the lists looked into
+    restricted_probes: float = 0.6  # the same when only some recordings are asked: their best lie deeper
+    candidates: int = 8  # candidates = candidates * top, put in order by their stored vectors
+    training: int = 50_000  # vectors that principal components and value ranges are learnt from
+    slab: int = 16_384  # vectors added at once: 40 MB at 640 dimensions
+
+
+Vectors = Callable[[], Iterator[np.ndarray]]  # slabs [n, D] float32, in order of position; can be gone through twice
+
+
+def build_segment(
+    root: Path,
+    profile: str,
+    spans: Sequence[Span],
+    takes: dict[int, TakeArrays],
+    defaults: SegmentDefaults | None = None,
+) -> SegmentRecord:
+    """Write the indexes of the spans below `root` and return their record, not yet published. Raises VilcoError."""
+    defaults = defaults or SegmentDefaults()
+    name = f"segment-{uuid.uuid4().hex[:12]}"
+    folder, draft = root / name, root / f".{name}"
+    samples = sum(span.last - span.first for span in spans)
+
+    def frames() -> Iterator[np.ndarray]:
+        for span in spans:
+            for a in range(span.first, span.last, defaults.slab):
+                yield np.asarray(takes[span.take].globals[a : min(a + defaults.slab, span.last)], np.float32)
+
+    def regions() -> Iterator[np.ndarray]:
+        for span in spans:
+            for a in range(span.region_first, span.region_last, defaults.slab):
+                rows = takes[span.take].regions[a : min(a + defaults.slab, span.region_last)]
+                yield rows["code"].astype(np.float32) * rows["scale"][:, None]
+
+    try:
+        draft.mkdir(parents=True)
+        exact = samples <= defaults.small
+        _write(draft / "globals", frames, samples, exact, "QT_fp16", defaults)
+        _write(
+            draft / "regions", regions, sum(s.region_last - s.region_first for s in spans), exact, "QT_8bit", defaults
+        )
+        os.replace(draft, folder)
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise storage_error(error, root) from error
+    except RuntimeError as error:  # how FAISS reports that a file could not be written
+        shutil.rmtree(draft, ignore_errors=True)
+        if "write" in str(error).lower():
+            raise storage_error(OSError(28, str(error)), root) from error
+        raise
+    return SegmentRecord(name, profile, samples, tuple(spans))
+
+
+def _write(path: Path, vectors: Vectors, count: int, exact: bool, code: str, defaults: SegmentDefaults) -> None:
+    """One index file `path.faiss`, and `path.npy` [D, k] with the projection when there is one."""
+    import faiss
+
+    if count == 0:
+        return
+    sample = _sample(vectors, count, defaults.training)
+    basis = None if exact else principal(sample, defaults.components)
+    dim = sample.shape[1] if basis is None else basis.shape[1]
+    kind = getattr(faiss.ScalarQuantizer, code if basis is None else "QT_8bit")
+    learn = sample if basis is None else sample @ basis
+    index: Any
+    assign: Any = None
+    if basis is None or count < defaults.inverted_above:
+        index = faiss.IndexScalarQuantizer(dim, kind, faiss.METRIC_INNER_PRODUCT)
+    else:
+        lists = int(defaults.lists * np.sqrt(count))
+        means = faiss.Kmeans(dim, lists, niter=8, seed=1, min_points_per_centroid=1, max_points_per_centroid=64)
+        means.train(learn)
+        nearest = faiss.IndexFlatIP(dim)  # lists are chosen as vectors are: by inner product with the question,
+        nearest.add(means.centroids)
+        assign = faiss.IndexFlatL2(dim)  # but a vector belongs to the list it is closest to
+        assign.add(means.centroids)
+        index = faiss.IndexIVFScalarQuantizer(nearest, dim, lists, kind, faiss.METRIC_INNER_PRODUCT)
+    index.train(learn)
+    for slab in vectors():
+        rows = np.ascontiguousarray(slab if basis is None else slab @ basis)
+        if assign is None:
+            index.add(rows)
+        else:
+            lists_of = np.ascontiguousarray(assign.search(rows, 1)[1].ravel())
+            index.add_core(len(rows), faiss.swig_ptr(rows), None, faiss.swig_ptr(lists_of))
+    if basis is not None:
+        np.save(path.with_suffix(".npy"), basis)
+    faiss.write_index(index, str(path.with_suffix(".faiss")))
+    with open(path.with_suffix(".faiss"), "rb") as file:
+        os.fsync(file.fileno())
+
+
+def _sample(vectors: Vectors, count: int, wanted: int) -> np.ndarray:
+    """About `wanted` vectors spread evenly over all -> [n, D] float32."""
+    step = max(1, count // wanted)
+    return np.ascontiguousarray(np.concatenate([slab[::step] for slab in vectors()]))
+
+
+def principal(sample: np.ndarray, components: int) -> np.ndarray:
+    """Leading principal directions of the sample [N, D] -> [D, k] float32, orthonormal columns.
+
+    A question's score on the projection differs from the true one by a constant (the mean) and by what lies outside.
+    """
+    centred = (sample - sample.mean(axis=0)).astype(np.float64)
+    _, directions = np.linalg.eigh(centred.T @ centred)
+    return np.ascontiguousarray(directions[:, ::-1][:, : min(components, sample.shape[1])], dtype=np.float32)
+
+
+class Segment:
+    """An opened segment, memory-mapped. Raises FileNotFoundError when it has been replaced meanwhile. Thread-safe."""
+
+    def __init__(self, root: Path, record: SegmentRecord, defaults: SegmentDefaults | None = None) -> None:
+        self.record, self.defaults = record, defaults or SegmentDefaults()
+        self.folder = root / record.name
+        if not self.folder.is_dir():
+            raise FileNotFoundError(self.folder)
+        spans = record.spans
+        self.takes = np.array([s.take for s in spans])
+        self.starts = {
+            "globals": np.cumsum([0, *(s.last - s.first for s in spans)]),
+            "regions": np.cumsum([0, *(s.region_last - s.region_first for s in spans)]),
+        }
+        self.firsts = {
+            "globals": np.array([s.first for s in spans]), "regions": np.array([s.region_first for s in spans]),
+        }  # fmt: skip
+        self._opened = {kind: self._open(kind) for kind in ("globals", "regions")}
+
+    def _open(self, kind: str) -> tuple[Any, np.ndarray | None] | None:
+        import faiss
+
+        path = self.folder / f"{kind}.faiss"
+        if not path.is_file():
+            return None
+        basis = path.with_suffix(".npy")
+        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC), np.load(basis) if basis.is_file() else None
+
+    def search(
+        self, kind: str, vectors: np.ndarray, top: int, allowed: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Candidates for each of vectors [Q, D] -> spans [Q, K] and rows of their takes [Q, K]; -1 where there is none.
+
+        allowed: [spans] bool, None for all. K > top: the caller ranks them by their stored vectors.
+        """
+        import faiss
+
+        opened = self._opened[kind]
+        if opened is None:
+            none = np.full((len(vectors), 0), -1, np.int64)
+            return none, none
+        index, basis = opened
+        count = min(top * (self.defaults.candidates if basis is not None else 2), index.ntotal)
+        selector = None if allowed is None or allowed.all() else self._selector(kind, allowed)
+        asked = np.ascontiguousarray(vectors if basis is None else vectors @ basis, dtype=np.float32)
+        if hasattr(index, "nprobe"):
+            share = self.defaults.probes if selector is None else self.defaults.restricted_probes
+            parameters = faiss.SearchParametersIVF(nprobe=max(1, round(share * index.nlist)), sel=selector)
+        else:
+            parameters = faiss.SearchParameters(sel=selector)
+        _, found = index.search(asked, count, params=parameters)
+        spans = np.searchsorted(self.starts[kind], found, side="right") - 1
+        rows = found - self.starts[kind][spans] + self.firsts[kind][spans]
+        return np.where(found < 0, -1, spans), np.where(found < 0, -1, rows)
+
+    def _selector(self, kind: str, allowed: np.ndarray) -> Any:
+        import faiss
+
+        mask = np.repeat(allowed, np.diff(self.starts[kind]))
+        return faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))

@@ -52,7 +52,7 @@ def learn(
     (quick up to 64 examples). job: a name under which unfinished work is kept; calling again with it goes on from
     there with the same result. Raises VilcoError (bad-stage, unknown-strategy, unknown-video, ...), `Stopped`.
     """
-    from vilco_app.learning.learn import learn_stage
+    from vilco_app.learning.run import learn_stage
 
     return learn_stage(home, library, profile, stage, strategy, preset, progress, job, activate)
 
@@ -61,7 +61,7 @@ def models(home: Path) -> ModelList:
     """All snapshots of this home, oldest first, `base` included, and which one is active."""
     from vilco_app.learning.snapshots import Snapshots
 
-    return Snapshots(home).list()
+    return Snapshots(home).listing()
 
 
 def use(home: Path, snapshot: str) -> str:
@@ -75,7 +75,7 @@ def evaluate(
     home: Path, library: Any, profile: Profile, stages: Sequence[StageLike], progress: Progress | None = None
 ) -> EvaluationReport:
     """Score the held-out part of each stage (all examples where none is held out) with the active snapshot."""
-    from vilco_app.learning.evaluate import evaluate_stages
+    from vilco_app.learning.evaluating import evaluate_stages
 
     return evaluate_stages(home, library, profile, stages, progress)
 

@@ -31,7 +31,8 @@ class ViLCoLearner:
 
     def __init__(self, config: NetworkConfig) -> None:
         self.config = config
-        self.module: ViLCo = ViLCo(config)
+        self.net = ViLCo(config)
+        self.module: nn.Module = self.net
         self.categories: dict[str, int] = {}
         self.brought: list[int] = []
         self.texts: list[tuple[torch.Tensor, torch.Tensor]] = []  # (sentence [Dt], tokens [S, Dt]) per category
@@ -40,12 +41,12 @@ class ViLCoLearner:
 
     @property
     def device(self) -> torch.device:
-        return next(self.module.parameters()).device
+        return next(self.net.parameters()).device
 
     # -- what a strategy may protect ---------------------------------------------------------------------------
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
-        return {name: p for name, p in self.module.named_parameters() if p.requires_grad or name == "prompts.keys"}
+        return {name: p for name, p in self.net.named_parameters() if p.requires_grad or name == "prompts.keys"}
 
     def task_parameters(self, task: int) -> dict[str, nn.Parameter]:
         return {}  # one network for all stages: queries tell themselves apart
@@ -68,7 +69,7 @@ class ViLCoLearner:
             rows = torch.cat(list(seen.values()))
             std = rows.std(0) if len(rows) > 1 else torch.ones(rows.shape[1])
             # one scale for all channels keeps the encoder's own geometry; per-channel noise would be blown up otherwise
-            self.module.video_side.set_statistics(rows.mean(0), std.pow(2).mean().sqrt().expand_as(std))
+            self.net.video_side.set_statistics(rows.mean(0), std.pow(2).mean().sqrt().expand_as(std))
             self.ready = True
         for s in clips:
             text = str(s.meta["text"])
@@ -80,13 +81,13 @@ class ViLCoLearner:
     def open_slots(self, task: int, samples: Sequence[Sample], rng: torch.Generator) -> None:
         queries = [s.features["sentence"].float() for s in samples if "sentence" in s.features]
         if queries:
-            self.module.prompts.open(torch.stack(queries), task, rng)
+            self.net.prompts.open(torch.stack(queries), task, rng)
 
     def close_slots(self, task: int) -> None:
-        self.module.prompts.close()
+        self.net.prompts.close()
 
     def frozen_rows(self) -> dict[str, torch.Tensor]:
-        prompts = self.module.prompts
+        prompts = self.net.prompts
         if prompts.closed == 0:
             return {}
         rows = torch.arange(len(prompts), device=self.device) < prompts.closed
@@ -135,19 +136,19 @@ class ViLCoLearner:
             pyramid, code, priors = self._see(data)
             score, reach, pull = torch.zeros_like(total["score"]), torch.zeros_like(total["score"]), code.pull
             if bool(data.nlq.any()):
-                logits, distance = self.module.ground(pyramid, data.mask, code, priors)
+                logits, distance = self.net.ground(pyramid, data.mask, code, priors)
                 s, r = _localise(logits, distance, data)
                 score = score.index_add(0, rows, torch.where(data.nlq, s, 0.0))
                 reach = reach.index_add(0, rows, torch.where(data.nlq, r, 0.0))
                 outputs += _declare("nlq", logits, distance, data.mask & data.nlq[:, None], rows, b)
             if bool(data.mq.any()):
-                cells = self.module.anchors(pyramid, data.mask)
-                distance = self.module.boundaries(pyramid, data.mask)
+                cells = self.net.anchors(pyramid, data.mask)
+                distance = self.net.boundaries(pyramid, data.mask)
                 logits = self._class_logits(cells)  # [B, P, C]
                 if self.class_view is not None:
                     logits = self.class_view(logits, cells)
                 own = data.category.clamp_min(0)[:, None, None].expand(-1, logits.shape[1], 1)
-                prior = priors @ self.module.anchor.gain
+                prior = priors @ self.net.anchor.gain
                 mine = logits.gather(-1, own)[..., 0] + prior
                 s, r = _localise(mine, distance, data)
                 s = s + _contrast(logits, data)
@@ -157,11 +158,11 @@ class ViLCoLearner:
                 outputs += _declare("mq", full, distance, data.mask & data.mq[:, None], rows, b)
                 kept = {"logits": logits, "cells": cells}
             total["score"], total["boundary"] = score, reach
-            if self.config.prompts in ("replace", "prepend") and len(self.module.prompts):
+            if self.config.prompts in ("replace", "prepend") and len(self.net.prompts):
                 total["keys"] = torch.zeros(b, device=device).index_add(0, rows, -KEY_PULL * pull)
         if picture is not None:
             rows = torch.tensor(pictures, device=device)
-            s, r, declared = visual_result(self.module.visual, picture, rows, b)
+            s, r, declared = visual_result(self.net.visual, picture, rows, b)
             total["score"] = total["score"].index_add(0, rows, s)
             total["boundary"] = total["boundary"].index_add(0, rows, r)
             outputs += declared
@@ -172,18 +173,18 @@ class ViLCoLearner:
         from vilco_app.network.batch import spread
         from vilco_app.network.pyramid import pool_levels
 
-        code = self.module.code(data.sentence, data.tokens, data.token_mask)
+        code = self.net.code(data.sentence, data.tokens, data.token_mask)
         parts, curves, order = [], [], []
         levels = self.config.levels
         for bucket, prior in zip(data.buckets, data.priors, strict=True):
             length = bucket.features.shape[1]
-            if self.module.early is not None:
+            if self.net.early is not None:
                 rows = torch.tensor(bucket.rows, device=self.device)
-                own, _ = self.module.video_early(
+                own, _ = self.net.video_early(
                     bucket.features[bucket.which], bucket.valid[bucket.which], code.rows(rows)
                 )
             else:
-                own = self.module.video(bucket.features, bucket.valid)[0][bucket.which]
+                own = self.net.video(bucket.features, bucket.valid)[0][bucket.which]
             parts.append(spread(own, length, data.cells, levels))
             pooled = pool_levels(prior, bucket.valid[bucket.which], levels)
             curves.append(spread(pooled, length, data.cells, levels))
@@ -195,8 +196,8 @@ class ViLCoLearner:
         """Logits [B, P, C] of all categories met so far, without the zero-shot prior."""
         tokens, mask = pad_tokens([t for _, t in self.texts])
         sentence = torch.stack([s for s, _ in self.texts]).to(self.device)
-        code = self.module.code(sentence, tokens.to(self.device), mask.to(self.device))
-        return self.module.classify(cells, code.pooled)
+        code = self.net.code(sentence, tokens.to(self.device), mask.to(self.device))
+        return self.net.classify(cells, code.pooled)
 
     def class_task(self) -> list[int]:
         return list(self.brought)
@@ -226,13 +227,13 @@ class ViLCoLearner:
         inside = _inside(data, pairs, self.config.levels)
         weight = (inside & data.mask)[..., None].to(pyramid.dtype)
         video = (pyramid * weight).sum(1) / weight.sum(1).clamp_min(1.0)
-        text = self.module.told(code.pooled)
+        text = self.net.told(code.pooled)
         further = None
         if negatives:
             tokens, mask = pad_tokens([s.features["tokens"] for s in negatives])
             sentence = torch.stack([s.features["sentence"].float() for s in negatives]).to(self.device)
-            further = self.module.told(self.module.code(sentence, tokens.to(self.device), mask.to(self.device)).pooled)
-        return info_nce(self.module.narrated(video), text, further)
+            further = self.net.told(self.net.code(sentence, tokens.to(self.device), mask.to(self.device)).pooled)
+        return info_nce(self.net.narrated(video), text, further)
 
     # -- frozen summaries --------------------------------------------------------------------------------------
 
@@ -252,31 +253,31 @@ class ViLCoLearner:
 
     def reset(self, seed: int) -> None:
         """Untrained weights again; feature statistics and category names stay."""
-        mean, inverse = self.module.video_side.mean.clone(), self.module.video_side.inverse.clone()
+        mean, inverse = self.net.video_side.mean.clone(), self.net.video_side.inverse.clone()
         device = self.device
         fresh = ViLCo(NetworkConfig.from_json({**self.config.to_json(), "seed": seed})).to(device)
-        self.module.prompts = fresh.prompts
-        self.module.load_state_dict(fresh.state_dict())
-        self.module.video_side.mean.copy_(mean)
-        self.module.video_side.inverse.copy_(inverse)
+        self.net.prompts = fresh.prompts
+        self.net.load_state_dict(fresh.state_dict())
+        self.net.video_side.mean.copy_(mean)
+        self.net.video_side.inverse.copy_(inverse)
 
     def state_dict(self) -> dict[str, Any]:
-        prompts = self.module.prompts
+        prompts = self.net.prompts
         return {
-            "module": {k: v.detach().clone() for k, v in self.module.state_dict().items()},
+            "module": {k: v.detach().clone() for k, v in self.net.state_dict().items()},
             "categories": list(self.categories), "brought": list(self.brought),
             "texts": [{"sentence": s, "tokens": t} for s, t in self.texts], "ready": self.ready,
             "closed": prompts.closed, "stage_of": list(prompts.stage_of),
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        prompts = self.module.prompts
+        prompts = self.net.prompts
         rows = len(state["module"]["prompts.keys"])
         if rows < len(prompts):  # a state from before slots were opened
             prompts.keys = nn.Parameter(prompts.keys.data[:rows].clone(), requires_grad=prompts.keys.requires_grad)
             prompts.prompts = nn.Parameter(prompts.prompts.data[:rows].clone())
         prompts.grow(rows)
-        self.module.load_state_dict(dict(state["module"]))
+        self.net.load_state_dict(dict(state["module"]))
         self.categories = {text: i for i, text in enumerate(state["categories"])}
         self.brought = [int(t) for t in state["brought"]]
         self.texts = [(t["sentence"], t["tokens"]) for t in state["texts"]]

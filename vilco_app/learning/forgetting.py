@@ -1,0 +1,58 @@
+"""Forgetting a span of footage in every snapshot: replay examples and probes cut from it go, the snapshot is marked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vilco_app.learning.snapshots import BASE, Snapshots
+from vilco_app.stages.format import write_json
+
+
+def forget_span(home: Path, video: str, start: float, end: float) -> list[str]:
+    """See `vilco_app.learning.forget`. Weights cannot be cut: snapshots trained on the span are marked, to be deleted or
+    learnt again."""
+    snapshots, marked = Snapshots(home), []
+    for snapshot in snapshots.ids():
+        if snapshot == BASE and not (snapshots.path(BASE) / "buffer.safetensors").is_file():
+            continue
+        removed = _cut_buffer(snapshots, snapshot, video, start, end)
+        _cut_probes(snapshots, snapshot, video, start, end)
+        spans = snapshots.card(snapshot).get("spans", [])
+        if removed or any(v == video and a < end and b > start for v, a, b in spans):
+            note = (
+                f"trained on footage that was forgotten since ({video} {start:g}-{end:g} s); delete it or learn again"
+            )
+            snapshots.change_card(snapshot, {"marked": note})
+            marked.append(snapshot)
+    return marked
+
+
+def _cut_buffer(snapshots: Snapshots, snapshot: str, video: str, start: float, end: float) -> int:
+    path = snapshots.path(snapshot) / "buffer.safetensors"
+    if not path.is_file():
+        return 0
+    from vilco_app.continual import make_strategy
+    from vilco_app.learning.packing import load_state, save_state
+
+    state = load_state(path)
+    strategy = make_strategy(str(snapshots.card(snapshot).get("strategy") or "naive"))
+    strategy.load_state_dict(state)
+    removed = strategy.forget(video, start, end)
+    if removed:
+        save_state(strategy.state_dict(), path)
+    return removed
+
+
+def _cut_probes(snapshots: Snapshots, snapshot: str, video: str, start: float, end: float) -> None:
+    table = snapshots.probes(snapshot)
+    if not table:
+        return
+
+    def touches(e: dict[str, Any]) -> bool:
+        windows = e.get("windows") or [[b[0], b[0]] for b in e.get("track", ())]
+        return e["video"] == video and any(s <= end and t >= start for s, t in windows)
+
+    kept = [{**entry, "examples": [e for e in entry["examples"] if not touches(e)]} for entry in table]
+    if kept != table:
+        write_json(snapshots.path(snapshot) / "probes.json", kept)

@@ -1,0 +1,148 @@
+"""Scores of a network, alone and fused, on labelled examples; the weights of the fusion are chosen here as well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vilco_app.answering.curve import passages_of
+from vilco_app.answering.grounding import Grounded, fuse
+from vilco_app.answering.options import DEFAULTS
+from vilco_app.answering.windows import best_windows
+from vilco_app.network.decode import iou_1d
+
+if TYPE_CHECKING:
+    from vilco_app.answering.curve import Passage
+    from vilco_app.learning.grounder import NetworkGrounder
+    from vilco_app.stages import Example
+
+METRIC = "R@1@0.3"
+TOP = 5
+KINDS: dict[str, Any] = {"nlq": "text", "mq": "moment"}
+GRID = tuple(round(0.1 * k, 1) for k in range(11))
+
+
+@dataclass
+class Probe:
+    """A labelled example on its recording, with what both grounders propose. zero_shot: None in unaligned profiles."""
+
+    example: Example
+    family: str
+    passages: list[Passage]
+    zero_shot: Grounded | None
+    network: Grounded | None = None
+
+    def ranked(self, weight: float, top: int = TOP) -> np.ndarray:
+        """The best windows [n, 3] (start, end, score) at a fusion weight."""
+        grounded = self.network if self.zero_shot is None else fuse(self.zero_shot, self.network, weight)
+        if grounded is None or not len(grounded.windows.scores):
+            return np.zeros((0, 3))
+        w = grounded.windows
+        best = best_windows(w, top, DEFAULTS.overlap)
+        return np.stack([w.starts[best], w.ends[best], w.scores[best]], axis=1)
+
+
+class Prober:
+    """Makes probes of examples; zero-shot proposals are computed once per example."""
+
+    def __init__(self, library: Any, profile: Any) -> None:
+        from vilco_app.answering.grounding import ZeroShotGrounder
+
+        self.library, self.profile = library, profile
+        self.zero_shot = ZeroShotGrounder(profile.blocks, DEFAULTS) if profile.aligned else None
+        self._passages: dict[str, list[Passage]] = {}
+
+    def probe(self, example: Example, family: str, video: str, network: NetworkGrounder | None) -> Probe:
+        if video not in self._passages:
+            self._passages[video] = passages_of(self.library.stored(video))
+        passages = self._passages[video]
+        vectors = self.profile.text(example.text.replace("_", " "))
+        kind = KINDS[family]
+        first = None
+        if self.zero_shot is not None and vectors.scene is not None and passages:
+            first = self.zero_shot.propose(vectors, kind, passages)
+        second = network.propose(vectors, kind, passages) if network is not None and passages else None
+        return Probe(example, family, passages, first, second)
+
+    def again(self, probe: Probe, network: NetworkGrounder) -> Probe:
+        """The same example with another network."""
+        vectors = self.profile.text(probe.example.text.replace("_", " "))
+        second = network.propose(vectors, KINDS[probe.family], probe.passages) if probe.passages else None
+        return replace(probe, network=second)
+
+
+def recalls(ranked: np.ndarray, windows: Sequence[tuple[float, float]], family: str) -> dict[str, float]:
+    """R@k@t of one example: NLQ: 1 if any of the first k has IoU >= t with a window. MQ (vilco.md 6.1): the share of the
+    n windows met by one of the first k * n."""
+    out: dict[str, float] = {}
+    truth = np.asarray(windows, dtype=float).reshape(-1, 2)
+    iou = iou_1d(ranked[:, :2], truth) if len(ranked) else np.zeros((0, len(truth)))
+    for k in (1, 5):
+        count = k * len(truth) if family == "mq" else k
+        best = iou[:count].max(axis=0) if len(iou[:count]) else np.zeros(len(truth))
+        for t in (0.3, 0.5):
+            hit = best >= t
+            out[f"R@{k}@{t}"] = float(hit.mean() if family == "mq" else hit.any())
+    out["mIoU"] = float(iou[:1].max()) if len(iou) else 0.0
+    return out
+
+
+def score(probe: Probe, weight: float) -> dict[str, float] | None:
+    """Metrics of one example; None for a negative (nothing to localise)."""
+    if not probe.example.windows:
+        return None
+    top = TOP * len(probe.example.windows) if probe.family == "mq" else TOP
+    return recalls(probe.ranked(weight, top), probe.example.windows, probe.family)
+
+
+def goodness(probe: Probe, weight: float) -> float:
+    """What the fusion weight is chosen by: hit at IoU 0.3 and overlap of the best window, half each (less jumpy than hits)."""
+    found = score(probe, weight)
+    return 0.0 if found is None else 0.5 * found[METRIC] + 0.5 * found["mIoU"]
+
+
+def choose_weight(probes: Sequence[Probe], least: int = 5) -> tuple[float, str]:
+    """Fusion weight in [0, 1] by cross-validation over labelled examples no scored network was trained on, and the reason.
+
+    Leave-one-out under 20 examples, else ten folds: the weight is chosen on the others, its gain is measured on the one left
+    out. A gain within one standard error, or fewer than `least` examples, leaves the weight at 0: answers stay zero-shot.
+    """
+    probes = [p for p in probes if p.example.windows and p.network is not None]
+    if probes and all(p.zero_shot is None for p in probes):
+        return 1.0, "this profile has no zero-shot answers: the network answers alone"
+    n = len(probes)
+    if n < least:
+        return 0.0, f"only {n} labelled examples to check the network by; {least} are needed before it may answer"
+    table = np.array([[goodness(p, w) for w in GRID] for p in probes])  # [n, weights]
+    folds = n if n < 20 else 10
+    owner = np.arange(n) % folds
+    gain = np.zeros(n)
+    for f in range(folds):
+        out = owner == f
+        gain[out] = table[out][:, _best(table[~out].mean(axis=0))] - table[out][:, 0]
+    error = float(gain.std(ddof=1) / np.sqrt(n))
+    how = "leave-one-out" if folds == n else "10-fold cross-validation"
+    mean = float(gain.mean())
+    if mean <= error or mean <= 0:
+        return 0.0, f"{how} over {n} examples: no gain beyond one standard error ({mean:+.3f}, error {error:.3f})"
+    weight = GRID[_best(table.mean(axis=0))]
+    return weight, f"{how} over {n} examples: {mean:+.3f} against zero-shot alone (error {error:.3f})"
+
+
+def _best(means: np.ndarray) -> int:
+    """Index of the best mean; of equals the smallest weight."""
+    return int(np.flatnonzero(means >= means.max() - 1e-9)[0])
+
+
+def bootstrap(hits: Sequence[float], share: float = 0.9, draws: int = 2000) -> tuple[float, float]:
+    """Percentile interval of the mean over examples (seeded)."""
+    if not len(hits):
+        return 0.0, 0.0
+    rng = np.random.default_rng(0)
+    values = np.asarray(hits, dtype=float)
+    means = values[rng.integers(0, len(values), (draws, len(values)))].mean(axis=1)
+    low, high = np.quantile(means, [(1 - share) / 2, (1 + share) / 2])
+    return float(low), float(high)

@@ -57,11 +57,16 @@ def rewrite(root: Path, old: Take, new: Take, window: float, spans: tuple[tuple[
     )  # fmt: skip
 
 
+def window_setting(profile: str) -> str:
+    """Name of the setting that holds how many seconds one sample of the profile covers."""
+    return f"window {profile}"
+
+
 def touches(windows: list[tuple[float, float]], start: float, end: float) -> list[bool]:
     return [a < end and b > start for a, b in windows]
 
 
-def forget(catalogue: Catalogue, root: Path, cache: Path, video: str, start: float, end: float, window: float) -> None:
+def forget(catalogue: Catalogue, root: Path, cache: Path, video: str, start: float, end: float) -> None:
     """Remove [start, end) seconds of a recording, in every profile, from features, corrections, history and caches.
 
     One transaction switches all readers; the caller holds the publish lock and rewrites the index segments afterwards.
@@ -81,6 +86,7 @@ def forget(catalogue: Catalogue, root: Path, cache: Path, video: str, start: flo
             )
             new = replace(old, id=int(cursor.lastrowid or 0))
             if old.rows:
+                window = float(catalogue.setting(window_setting(old.profile)) or 0.0)
                 new = rewrite(root, old, new, window, spans)
             connection.execute(
                 "UPDATE takes SET rows = ?, groups = ?, regions = ?, seconds = ?, until = ? WHERE id = ?",

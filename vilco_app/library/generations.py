@@ -95,9 +95,9 @@ class Generations:
         tails = []
         for take in takes.values():
             before = done.get(take.id)
-            rows, groups, regions = (before.last, before.group_last, before.region_last) if before else (0, 0, 0)
+            rows, regions = (before.last, before.region_last) if before else (0, 0)
             if take.kind == "full" and take.rows > rows:
-                tails.append(Span(take.id, rows, take.rows, regions, take.regions, groups, take.groups))
+                tails.append(Span(take.id, rows, take.rows, regions, take.regions))
         return tails
 
     def _build(self, profile: str, takes: dict[int, Take], spans: list[Span]) -> list[SegmentRecord]:
@@ -133,9 +133,6 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
     for span in sorted(spans, key=lambda s: (s.take, s.first)):
         if out and out[-1].take == span.take and out[-1].last == span.first:
             before = out.pop()
-            span = Span(
-                span.take, before.first, span.last, before.region_first, span.region_last, before.group_first,
-                span.group_last,
-            )  # fmt: skip
+            span = Span(span.take, before.first, span.last, before.region_first, span.region_last)
         out.append(span)
     return out

@@ -12,13 +12,13 @@ from vilco_app.values import Refusal
 
 ID_DIGITS = 12  # 48 bits: a collision among a million recordings has a chance of 2 in 1,000
 CHUNK = 1 << 20
-SUFFIXES = frozenset(
-    f".{suffix}"
-    for suffix in (
-        "mp4 m4v mov qt mkv webm avi mpg mpeg m2ts mts ts wmv flv 3gp 3g2 ogv insv 360 vob mxf h264 264 h265 265 hevc "
-        "ivf mjpeg mjpg dv asf f4v y4m nut"  # not lrv: an action camera's small copy of a file that lies beside it
-    ).split()
-)
+SUFFIXES = frozenset(  # not lrv: an action camera's small copy of a file that lies beside it
+    [
+        ".264", ".265", ".360", ".3g2", ".3gp", ".asf", ".avi", ".dv", ".f4v", ".flv", ".h264", ".h265", ".hevc", ".insv",
+        ".ivf", ".m2ts", ".m4v", ".mjpeg", ".mjpg", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".nut",
+        ".ogv", ".qt", ".ts", ".vob", ".webm", ".wmv", ".y4m",
+    ]
+)  # fmt: skip
 
 
 def expand(paths: Iterable[str | Path]) -> tuple[list[Path], list[Refusal]]:

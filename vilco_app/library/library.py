@@ -16,7 +16,7 @@ from vilco_app.jobs.table import catalogue_path
 from vilco_app.library.adding import Adder
 from vilco_app.library.catalogue import Catalogue
 from vilco_app.library.footage import Footage, RealFootage
-from vilco_app.library.forgetting import forget
+from vilco_app.library.forgetting import forget, window_setting
 from vilco_app.library.generations import Generations, profile_folder
 from vilco_app.library.indexing import Indexer, IndexingDefaults
 from vilco_app.library.locks import publishing
@@ -151,6 +151,7 @@ class Library:
             raise VilcoError("bad-rate", f"rate {rate:g}: not in (0, 60].", "Give samples per second, such as 2.")
         self._profiles[profile.id] = profile
         self.catalogue.put_setting("profile", profile.id)
+        self.catalogue.put_setting(window_setting(profile.id), repr(float(profile.window)))
         self.use_profile(profile.id)
         listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
         adder = Adder(self.catalogue, self.jobs, self.footage, profile.id, rate, self._drop)
@@ -193,8 +194,7 @@ class Library:
                 "Give a start before the end, inside the video.",
             )  # fmt: skip
         with publishing(self.home):
-            window = max((p.window for p in self._profiles.values()), default=0.0)
-            forget(self.catalogue, self.features_folder, self.cache_folder(video), video, start, end, window)
+            forget(self.catalogue, self.features_folder, self.cache_folder(video), video, start, end)
         self._tidy()
 
     def _tidy(self) -> None:

@@ -75,8 +75,6 @@ class Span:
     last: int
     region_first: int
     region_last: int
-    group_first: int
-    group_last: int
 
 
 @dataclass(frozen=True)

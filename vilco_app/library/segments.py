@@ -43,6 +43,13 @@ class SegmentDefaults:
 Vectors = Callable[[], Iterator[np.ndarray]]  # slabs [n, D] float32, in order of position; can be gone through twice
 
 
+def load_faiss() -> Any:
+    """FAISS, on first use; untyped, because its signatures are wrapped at run time."""
+    import importlib
+
+    return importlib.import_module("faiss")
+
+
 def build_segment(
     root: Path,
     profile: str,
@@ -88,8 +95,7 @@ def build_segment(
 
 def _write(path: Path, vectors: Vectors, count: int, exact: bool, code: str, defaults: SegmentDefaults) -> None:
     """One index file `path.faiss`, and `path.npy` [D, k] with the projection when there is one."""
-    import faiss
-
+    faiss = load_faiss()
     if count == 0:
         return
     sample = _sample(vectors, count, defaults.training)
@@ -161,8 +167,7 @@ class Segment:
         self._opened = {kind: self._open(kind) for kind in ("globals", "regions")}
 
     def _open(self, kind: str) -> tuple[Any, np.ndarray | None] | None:
-        import faiss
-
+        faiss = load_faiss()
         path = self.folder / f"{kind}.faiss"
         if not path.is_file():
             return None
@@ -176,8 +181,7 @@ class Segment:
 
         allowed: [spans] bool, None for all. K > top: the caller ranks them by their stored vectors.
         """
-        import faiss
-
+        faiss = load_faiss()
         opened = self._opened[kind]
         if opened is None:
             none = np.full((len(vectors), 0), -1, np.int64)
@@ -197,7 +201,6 @@ class Segment:
         return np.where(found < 0, -1, spans), np.where(found < 0, -1, rows)
 
     def _selector(self, kind: str, allowed: np.ndarray) -> Any:
-        import faiss
-
+        faiss = load_faiss()
         mask = np.repeat(allowed, np.diff(self.starts[kind]))
         return faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))

@@ -33,14 +33,36 @@ class ReadSettings:
     tolerated_errors: int = 64
     """Read errors in a row before a file counts as ended: a cut mp4 fails once for every packet its index promises."""
 
+    untimed_frames: int = 250
+    """Frames without a time at the beginning after which the file counts as having no clock at all."""
+
     seek_margin: float = 0.5
     """First step back (seconds, then four times more) when a seek lands after the wanted time."""
 
+    jump_back: float = 0.1
+    """Seconds a transport stream's clock may step back before it counts as started again (ffmpeg's limit)."""
+
+    jump_ahead: float = 10.0
+    """Seconds it may leap ahead before the gap is closed (ffmpeg's limit)."""
+
+    scan_bytes: int = 256 << 20
+    """Transport streams up to this size are read through for such jumps before anything seeks in them (about 0.5 s)."""
+
     forward: float = 3.0
     """Seconds a random access reads on instead of seeking: about one group of pictures of a camera file."""
+
+    decord: bool = True
+    """Whether random access may use decord; off for files known to be damaged, where it returns wrong frames."""
 
     decord_timeout: float = 20.0
     """Seconds decord may take for one request before PyAV serves it: decord was seen hanging on damaged files."""
 
     decord_bytes: int = 768 << 20
     """Files above this size are read by PyAV: decord reads the whole file through when it opens it."""
+
+    decord_packets: int = 900
+    """Packets looked at for groups of pictures decord seeks wrongly in: 30 s, several groups of any camera."""
+
+    decord_difference: float = 12.0
+    """Mean difference (0 to 255) of decord's first frame from PyAV's, above which it is another frame: scalers differ by
+    2 or 3, a turned or neighbouring picture by more."""

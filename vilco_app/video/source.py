@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 COUNTED = frozenset({"h264", "hevc", "m4v", "mpegvideo", "vvc", "obu", "av1", "ivf_raw"})  # bare streams: no clock
+JUMPING = frozenset({"mpegts", "mpeg"})  # joined by simple concatenation, so their clock may start again in the middle
 UNORDERED = frozenset({"avi"})  # stores decoding order only, so PTS behind B-frames are guesses; DTS is the clock
 STILLS = frozenset({"image2", "heif", "avif"})
 
@@ -44,7 +45,11 @@ class Source:
         self.clock = "count" if name in COUNTED else "dts" if name in UNORDERED else "pts"
         self.step = self._step()
         self._count = 0  # clock state of bare streams
+        self._lead: list[int] = []  # stamps of frames at the beginning that carry no time
         self._last: int | None = None
+        self._due: int | None = None  # DTS the next packet should have
+        self._shift, self.jumped = 0, False
+        self._straight: bool | None = None
         self.origin = 0
         try:
             self.first: VideoFrame = self._first()
@@ -134,9 +139,20 @@ class Source:
         return 1 / Fraction(rate) if rate else Fraction(1, 25)
 
     def _first(self) -> VideoFrame:
-        for frame in self.frames(self.packets()):
-            self.origin = self.stamp(frame)
-            return frame
+        first, step = None, round(self.step / self.base)
+        for number, frame in enumerate(self.frames(self.packets())):
+            first = first or frame
+            if self.clock != "pts":
+                self.origin = self.stamp(frame)
+            elif frame.pts is not None:  # frames before it that carry no time are a nominal step apart
+                self._lead = [frame.pts - step * (number - i) for i in range(number)]
+                self.origin = (*self._lead, frame.pts)[0]
+            elif number < self.settings.untimed_frames:
+                continue
+            return first
+        if first is not None:
+            self.clock = "count"
+            return first
         detail = f" ({self.errors[0]})" if self.errors else ""
         raise refused(
             self.path, f"not one frame can be decoded{detail}", "Copy it again, or repair it.", "nothing-decodable"
@@ -147,8 +163,12 @@ class Source:
         self.container.close()
         self.container = self._open()
         self.stream = self._choose()
-        self._count, self._last = 0, None
+        self._restart()
         self.errors.clear()
+
+    def _restart(self) -> None:
+        """Forget what was read: the next packet is the first after opening or a seek."""
+        self._count, self._last, self._due, self._shift, self.jumped = 0, None, None, 0, False
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -159,10 +179,14 @@ class Source:
         """
         step = max(1, round(self.step / self.base))
         mark = frame.pts if self.clock == "pts" else frame.dts if self.clock == "dts" else None
+        if mark is None and self._last is None:
+            mark = frame.pts  # a tail without decoding times, reached by seeking
         if mark is None or (self._last is not None and mark <= self._last and self.clock != "pts"):
             mark = 0 if self._last is None else self._last + step
         if self.clock == "count":
             mark = round(self._count * self.step / self.base)
+        elif self.clock == "pts" and frame.pts is None and self._count < len(self._lead):
+            mark = self._lead[self._count]
         self._count += 1
         self._last = mark
         return mark
@@ -182,11 +206,14 @@ class Source:
         import av
 
         failures = 0
+        jumping = self.container.format.name in JUMPING
         while True:
             try:
                 for packet in self.container.demux(self.stream):
                     failures = 0
                     if packet.size:
+                        if jumping:
+                            self._rebase(packet)
                         yield packet
                 return
             except (av.FFmpegError, OSError, ValueError) as error:
@@ -194,6 +221,33 @@ class Source:
                 self.errors.append(_short(error))
                 if failures > self.settings.tolerated_errors:
                     return
+
+    def _rebase(self, packet: Packet) -> None:
+        """Keep time going on where the container's clock starts again or leaps (the limits are those of ffmpeg)."""
+        if packet.dts is None:
+            return
+        due = self._due
+        behind = float((packet.dts + self._shift - due) * self.base) if due is not None else 0.0
+        if due is not None and (behind < -self.settings.jump_back or behind > self.settings.jump_ahead):
+            self._shift = due - packet.dts
+            self.jumped = True
+        packet.dts += self._shift
+        if packet.pts is not None:
+            packet.pts += self._shift
+        self._due = packet.dts + (packet.duration or round(self.step / self.base))
+
+    def _continuous(self) -> bool:
+        """Whether times of the container may be used to seek: its clock never starts again. Reads smaller files through;
+        larger ones are a camera's, written in one go."""
+        if self._straight is None:
+            self._straight = True
+            if self.container.format.name in JUMPING and self.path.stat().st_size <= self.settings.scan_bytes:
+                self.reopen()
+                for _ in self.packets():
+                    if self.jumped:
+                        self._straight = False
+                        break
+        return self._straight
 
     def frames(self, packets: Iterable[Packet | None]) -> Iterator[VideoFrame]:
         """Decoded frames of the packets in display order, going on behind decoding errors.
@@ -214,24 +268,28 @@ class Source:
         """Go to a key frame at or before `time` (seconds). False: not possible, the file is back at its beginning."""
         import av
 
-        if self.clock == "count" or time <= 0:
+        if self.clock == "count" or time <= 0 or not self._continuous():
             self.reopen()
             return False
         margin = 0.0
         while margin < time:
             target = self.origin + int(Fraction(max(0.0, time - margin)) / self.base)
             try:
-                self.container.seek(target, stream=self.stream, backward=True)
+                self._jump(target)
                 landed = self._peek()
-                if landed is not None and landed <= self.origin + time / self.base:
-                    self.container.seek(target, stream=self.stream, backward=True)
-                    self._count, self._last = 0, None
+                if landed is not None and self.time(landed) <= time:
+                    self._jump(target)
                     return True
             except (av.FFmpegError, OSError, ValueError):
                 break
             margin = margin * 4 or self.settings.seek_margin
         self.reopen()
         return False
+
+    def _jump(self, target: int) -> None:
+        self.container.seek(target, stream=self.stream, backward=True)
+        self._restart()
+        self._count = len(self._lead)
 
     def _peek(self) -> int | None:
         """Stamp of the first key frame from here, by its packet."""

@@ -104,37 +104,48 @@ Unlimited = Buffer
 
 
 class Reservoir(Buffer):
-    """Every sample of the stream so far is kept with equal probability capacity / seen (Vitter 1985, algorithm R)."""
+    """Every sample of the stream so far is kept with equal probability capacity / seen (Vitter 1985, algorithm R).
+
+    After `forget`, places are refilled by random pairing (Gemulla 2006): each new sample stands in for a forgotten one, which had
+    been in the buffer (`holes`) or not (`missed`), so what comes after a deletion is not favoured.
+    """
 
     kind = "reservoir"
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
-        self.seen = 0
+        self.seen = self.holes = self.missed = 0
 
     def _offer(self, sample: Sample, rng: torch.Generator) -> None:
         assert self.capacity is not None
         self.seen += 1
-        if len(self.samples) < self.capacity and self.seen <= self.capacity:
+        if self.holes + self.missed:
+            if int(torch.randint(self.holes + self.missed, (1,), generator=rng)) < self.holes:
+                self.samples.append(sample)
+                self.holes -= 1
+            else:
+                self.missed -= 1
+        elif len(self.samples) < self.capacity:
             self.samples.append(sample)
-            return
-        place = int(torch.randint(self.seen, (1,), generator=rng))
-        if place < len(self.samples):
-            self.samples[place] = sample
-        elif place < self.capacity:  # a hole left by `forget`
-            self.samples.append(sample)
+        else:
+            place = int(torch.randint(self.seen, (1,), generator=rng))
+            if place < self.capacity:
+                self.samples[place] = sample
 
     def _forgotten(self, removed: int) -> None:
-        # the forgotten share of the buffer estimates the forgotten share of the stream
-        if self.samples:
-            self.seen -= round(self.seen * removed / len(self.samples))
+        if removed:
+            # the forgotten share of the buffer estimates the forgotten share of the stream
+            stream = round(self.seen * removed / len(self.samples))
+            self.seen -= stream
+            self.holes += removed
+            self.missed += max(0, stream - removed)
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "seen": self.seen}
+        return {**super().state_dict(), "seen": self.seen, "holes": self.holes, "missed": self.missed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self.seen = int(state["seen"])
+        self.seen, self.holes, self.missed = int(state["seen"]), int(state["holes"]), int(state["missed"])
 
 
 class Balanced(Buffer):

@@ -35,7 +35,9 @@ class Options:
     stored: float = 0.5  # a: weight of the stored-output term
     current: float = 0.5  # c: weight of the previous model's say on old classes in new samples; needs a class list
     gate: float = 0.3  # least stored probability at a place for its boundary to be matched
-    trunk: float = 0.1  # learning-rate factor of the trunk from the second stage on (SLCA's ratio)
+    trunk: float = (
+        0.3  # learning-rate factor of the trunk from the second stage on: ours is young, so faster than SLCA's 0.1
+    )
     boundary: float = 0.3  # of the class-agnostic boundary head: forgets least, needs least change
     ema: float = (
         0.99  # decay of the moving average, less in the first steps; stages here have hundreds of steps, not thousands

@@ -65,7 +65,14 @@ def policy_samples(task: int, count: int, seed: int = 0) -> list[Sample]:
     expert = torch.randn(4, 2, generator=rng)
     states = torch.randn(count, 4, generator=rng)
     return [
-        Sample(f"p{task}-{i}", {"state": x}, {"action": x @ expert}, task, f"stage {task}", spans=((f"v{task}", i, i + 1.0),))
+        Sample(
+            f"p{task}-{i}",
+            {"state": x},
+            {"action": x @ expert},
+            task,
+            f"stage {task}",
+            spans=((f"v{task}", i, i + 1.0),),
+        )
         for i, x in enumerate(states)
     ]
 
@@ -104,7 +111,9 @@ class Detector:
         longest = max(len(s.targets["label"]) for s in samples)
         pad = [longest - len(s.targets["label"]) for s in samples]
         return {
-            "x": torch.stack([F.pad(s.features["clip"].float(), (0, 0, 0, p)) for s, p in zip(samples, pad, strict=True)]),
+            "x": torch.stack(
+                [F.pad(s.features["clip"].float(), (0, 0, 0, p)) for s, p in zip(samples, pad, strict=True)]
+            ),
             "y": torch.stack([F.pad(s.targets["label"], (0, p), value=-1) for s, p in zip(samples, pad, strict=True)]),
             "mask": torch.stack([torch.arange(longest) < longest - p for p in pad]),
         }
@@ -221,3 +230,97 @@ def narration_samples(task: int, count: int, width: int = 10) -> list[Sample]:
                task=task, spans=((f"v{task}", float(i), i + 1.0),))
         for i in range(count)
     ]  # fmt: skip
+
+
+class Linear:
+    """z = W x with one declared kind of output: the cases that can be worked out by hand. K classes or outputs, D inputs."""
+
+    def __init__(self, weight: Tensor, kind: str, scale: float = 1.0, factor: float = 1.0) -> None:
+        self.module = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+        self.module.weight.data = weight.clone()
+        self.kind, self.scale, self.factor = kind, scale, factor
+
+    def shared_parameters(self) -> dict[str, nn.Parameter]:
+        return {"weight": self.module.weight}
+
+    def task_parameters(self, task: int) -> dict[str, nn.Parameter]:
+        return {}
+
+    def collate(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+        batch = {"x": torch.stack([s.features["x"].float() for s in samples])}
+        if samples and "y" in samples[0].targets:
+            batch["y"] = torch.stack([s.targets["y"] for s in samples])
+        if samples and "valid" in samples[0].targets:
+            batch["valid"] = torch.stack([s.targets["valid"] for s in samples])
+        return batch
+
+    def outputs(self, batch: Batch, task: int) -> list[Output]:
+        z = self.module(batch.data["x"])
+        return [Output("z", z, self.kind, batch.data.get("valid"), self.factor, self.scale)]  # type: ignore[arg-type]
+
+    def loss(self, batch: Batch, task: int) -> Result:
+        outputs = self.outputs(batch, task)
+        return Result({"squared": 0.5 * ((outputs[0].tensor - batch.data["y"]) ** 2).sum(1)}, outputs)
+
+    def encode(self, sample: Sample) -> Tensor:
+        return sample.features["x"].float()
+
+    def reset(self, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.module.reset_parameters()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return self.module.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.module.load_state_dict(dict(state))
+
+
+class Bowl:
+    """loss = 1/2 sum_j h_j (theta_j - c_j)^2 whatever the sample: a quadratic for path integrals and penalties."""
+
+    def __init__(self, h: Sequence[float], c: Sequence[float], start: Sequence[float]) -> None:
+        self.module = nn.Module()
+        self.module.theta = nn.Parameter(torch.tensor([start], dtype=torch.float64))
+        self.h, self.c = torch.tensor(h, dtype=torch.float64), torch.tensor(c, dtype=torch.float64)
+
+    @property
+    def theta(self) -> Tensor:
+        return self.module.theta.detach()[0]
+
+    def shared_parameters(self) -> dict[str, nn.Parameter]:
+        return {"theta": self.module.theta}
+
+    def task_parameters(self, task: int) -> dict[str, nn.Parameter]:
+        return {}
+
+    def collate(self, samples: Sequence[Sample]) -> int:
+        return len(samples)
+
+    def outputs(self, batch: Batch, task: int) -> list[Output]:
+        return [Output("theta", self.module.theta.expand(batch.data, -1), "raw")]
+
+    def loss(self, batch: Batch, task: int) -> Result:
+        bowl = 0.5 * (self.h * (self.module.theta[0] - self.c) ** 2).sum()
+        return Result({"bowl": bowl.expand(batch.data)}, self.outputs(batch, task))
+
+    def encode(self, sample: Sample) -> Tensor:
+        return torch.zeros(1)
+
+    def reset(self, seed: int) -> None: ...
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return self.module.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.module.load_state_dict(dict(state))
+
+
+def plain(*rows: Sequence[float], targets: Sequence[Sequence[float]] | None = None, task: int = 0) -> list[Sample]:
+    """Samples of the Linear and Bowl learners."""
+    return [
+        Sample(
+            f"x{task}-{i}", {"x": torch.tensor(row)}, {} if targets is None else {"y": torch.tensor(targets[i])}, task
+        )
+        for i, row in enumerate(rows)
+    ]

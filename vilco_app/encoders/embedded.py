@@ -3,7 +3,7 @@
 Two scores, stored as one vector per frame. ConSE (Norouzi et al. 2014): the frame's class probabilities pick a mean of
 class-name embeddings, compared with the question's embedding. Query-to-class (q2c): the question picks classes by the
 cosine of their names, their classifier rows are summed to one direction w_q, and the frame's pooled feature is projected
-on it. Both are inner products, so FAISS does the searching.
+on it. Both are inner products, so FAISS does the searching. A third block holds colours, which class names do not.
 """
 
 from __future__ import annotations
@@ -13,31 +13,41 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
 from vilco_app.encoders.base import Blocks, Features, ImageVectors, TextVectors
-from vilco_app.encoders.cells import cluster_cells, pack_regions, unit
-from vilco_app.encoders.runtime import RuntimeOptions, open_network
+from vilco_app.encoders.cells import centre_pool, cluster_cells, pack_regions, unit
+from vilco_app.encoders.colours import COLOURS, colour_vector, colour_words
+from vilco_app.encoders.runtime import Network, RuntimeOptions, open_network
 from vilco_app.encoders.weights import built_folder
 from vilco_app.values import Concept
 
 VERSION = "1"  # raise whenever stored vectors change
+RECIPE = "6"  # raise whenever the converted files would differ
 
 
 @dataclass(frozen=True)
 class EmbeddedOptions:
     """Defaults, each measured in docs/encoders.md.
 
-    temperature: softens the class probabilities (1.5 over 1: +2 points R@1). classes: how many of them ConSE sums (50; the
-    paper's 10 loses 6 points). sharpness: softmax factor on the cosine between question and class names. short_side:
-    pixels of the shorter frame side (256; 448 helps boxes, not frames). concepts: classes shown to the person.
+    temperature: softens the class probabilities. classes: how many of them ConSE sums (the paper's 10 are too few).
+    sharpness: softmax factor on the cosine between question and class names. class_scale, colour_scale: bring the spread
+    of those blocks to that of the ConSE cosine, so that the plain inner product is a fair sum of the scores.
+    colour_weight: of the standardised colour score against the other two. short_side: pixels of the shorter frame side
+    (more helps small objects, but not whole frames, and costs with its square). crop_sides: sides at which a picture of a
+    thing is encoded, since in a frame the thing is small. concepts: classes shown to the person.
     """
 
     temperature: float = 1.5
-    classes: int = 50
-    sharpness: float = 20.0
+    classes: int = 100
+    sharpness: float = 15.0
+    class_scale: float = 0.15
+    colour_scale: float = 0.3
+    colour_weight: float = 1.5
     short_side: int = 256
+    crop_sides: tuple[int, ...] = (96, 128, 192)
     concepts: int = 5
 
 
@@ -65,16 +75,20 @@ class MiniLM:
         return self._all_tokens([text])[0]
 
     def _all_tokens(self, texts: Sequence[str], batch: int = 32) -> list[np.ndarray]:
-        out: list[np.ndarray] = []
-        for start in range(0, len(texts), batch):
-            rows = [e.ids for e in self._tokenizer.encode_batch(list(texts[start : start + batch]))]
+        encoded = [e.ids for e in self._tokenizer.encode_batch(list(texts))]
+        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))  # batches of like length waste no padding
+        out: list[np.ndarray] = [np.empty(0)] * len(encoded)
+        for start in range(0, len(order), batch):
+            places = order[start : start + batch]
+            rows = [encoded[i] for i in places]
             longest = max(map(len, rows))
             ids = np.zeros((len(rows), longest), np.int64)  # [n, L], 0 = padding
             mask = np.zeros_like(ids)
             for i, row in enumerate(rows):
                 ids[i, : len(row)], mask[i, : len(row)] = row, 1
             hidden = self._run(ids, mask)[0]
-            out += [np.array(h[: len(row)], np.float32) for h, row in zip(hidden, rows, strict=True)]
+            for place, row, vectors in zip(places, rows, hidden, strict=True):
+                out[place] = np.array(vectors[: len(row)], np.float32)
         return out
 
 
@@ -105,40 +119,41 @@ class EmbeddedProfile:
 
             build_embedded(folder, progress)
 
-        self.folder = built_folder(models / "encoders" / self.id, build)
+        def module(name: str) -> Callable[[], object]:
+            def make() -> object:
+                from vilco_app.encoders import embedded_convert
 
-        def vision() -> object:
-            from vilco_app.encoders.embedded_convert import vision_module
+                return getattr(embedded_convert, f"{name}_module")(self.folder)
 
-            return vision_module(self.folder)
+            return make
 
-        def text() -> object:
-            from vilco_app.encoders.embedded_convert import text_module
-
-            return text_module(self.folder)
-
-        self._vision = open_network(self.folder, "vision", runtime, vision)
-        self.text_encoder = MiniLM(self.folder, open_network(self.folder, "text", runtime, text, precision="f32"))
+        self.folder = built_folder(models / "encoders" / self.id, RECIPE, build)
+        self._vision = open_network(self.folder, "vision", runtime, module("vision"))
+        self._open_dense = lambda: open_network(self.folder, "dense", runtime, module("dense"))
+        self._dense: Network | None = None
+        self._lock = Lock()
+        self.text_encoder = MiniLM(self.folder, open_network(self.folder, "text", runtime, module("text"), "f32"))
         concepts = load_file(str(self.folder / "concepts.safetensors"))
         self._names, self._meanings, self._classes = concepts["names"], concepts["meanings"], concepts["classes"]
         self._words: list[str] = json.loads((self.folder / "words.json").read_text())
         self.short_side = self.options.short_side
         self.region_dim = self._classes.shape[1]
         self.text_dim = self.text_encoder.dim
-        self.global_dim = self.dim = self.text_dim + self.region_dim
-        self.blocks = Blocks(("conse", "q2c"), (self.text_dim, self.global_dim), (1.0, 1.0))
+        stops = tuple(int(n) for n in np.cumsum((self.text_dim, self.region_dim, len(COLOURS))))
+        self.global_dim = self.dim = stops[-1]
+        self.blocks = Blocks(("conse", "q2c", "colour"), stops, (1.0, 1.0, self.options.colour_weight))
         self.text = lru_cache(maxsize=256)(self._text)
 
     def encode(self, frames: np.ndarray) -> Features:
         """frames [B, H, W, 3] uint8 -> Features; see the protocol."""
         logits, cells = self._vision(np.ascontiguousarray(frames))
         vectors, boxes, counts = pack_regions(*cluster_cells(cells))
-        return Features(self._globals(logits, cells), vectors, boxes, counts)
+        return Features(self._globals(frames, logits, cells), vectors, boxes, counts)
 
     def clips(self, clips: np.ndarray) -> np.ndarray:
         """VideoEncoder door: clips [B, 1, H, W, 3] -> [B, Dg]."""
         logits, cells = self._vision(np.ascontiguousarray(clips[:, 0]))
-        return self._globals(logits, cells)
+        return self._globals(clips[:, 0], logits, cells)
 
     def regions(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """RegionEncoder door: frames [B, H, W, 3] -> vectors [M, 256], boxes [M, 4], counts [B]."""
@@ -146,25 +161,32 @@ class EmbeddedProfile:
         return pack_regions(*cluster_cells(cells))
 
     def dense(self, frames: np.ndarray) -> np.ndarray:
-        """frames [B, H, W, 3] uint8 of any size -> projected cells [B, h, w, 256] at stride 32."""
-        return self._vision(np.ascontiguousarray(frames))[1]
+        """frames [B, H, W, 3] uint8 of any size -> [B, H/16, W/16, 432], not centred; 448 on the shorter side is best."""
+        with self._lock:  # opened on first need: zero-shot text questions never pay for it
+            if self._dense is None:
+                self._dense = self._open_dense()
+        return self._dense(np.ascontiguousarray(frames))[0]
 
     def image(self, image: np.ndarray) -> ImageVectors:
-        """image [H, W, 3] uint8 of any size -> its vector as one frame, and unit region vectors (row 0: all of it)."""
-        logits, cells = self._vision(resize_short(image, self.short_side)[None])
-        vectors, _, _ = pack_regions(*cluster_cells(cells))
-        everything = unit(cells.mean((1, 2)))  # [1, 256]
-        return ImageVectors(self._globals(logits, cells)[0], np.concatenate([everything, vectors]))
+        """image [H, W, 3] uint8 of any size -> its vector as one frame; unit region vectors at the sides of `crop_sides`,
+        row 0 their mean."""
+        whole = resize_short(image, self.short_side)[None]
+        rows = []
+        for side in self.options.crop_sides:
+            _, cells = self._vision(resize_short(image, side)[None])
+            rows.append(unit(centre_pool(cells[0])))
+        regions = np.stack([unit(np.mean(rows, 0)), *rows])
+        return ImageVectors(self._globals(whole, *self._vision(whole))[0], regions)
 
-    def _globals(self, logits: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """logits [B, 1000], cells [B, h, w, 256] -> [B, 384 + 256]: ConSE vector, pooled feature / logit std."""
+    def _globals(self, frames: np.ndarray, logits: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """logits [B, 1000], cells [B, h, w, 256] -> [B, 384 + 256 + 11]: ConSE vector, pooled feature / logit std, colours."""
         top = np.argpartition(logits, -self.options.classes, axis=1)[:, -self.options.classes :]
         kept = np.take_along_axis(logits, top, 1)
         p = np.exp((kept - logits.max(1, keepdims=True)) / self.options.temperature)
         p /= p.sum(1, keepdims=True)
         conse = unit(np.einsum("bk,bkd->bd", p, self._meanings[top]))
         projected = cells.mean((1, 2)) / logits.std(1, keepdims=True)
-        return np.concatenate([conse, projected], 1).astype(np.float32)
+        return np.concatenate([conse, projected, colour_vector(frames)], 1).astype(np.float32)
 
     def _text(self, text: str) -> TextVectors:
         tokens = self.text_encoder.tokens(text)
@@ -172,10 +194,12 @@ class EmbeddedProfile:
         cosine = self._names @ sentence  # [1000]
         weights = np.exp(self.options.sharpness * (cosine - cosine.max()))
         weights /= weights.sum()
-        direction = weights @ self._classes  # [256]
+        thing = weights @ self._classes  # [256]
+        colour = self.options.colour_scale * colour_words(text)
+        scene = np.concatenate([sentence, self.options.class_scale * thing, colour])
         best = np.argsort(-weights)[: self.options.concepts]
         concepts = tuple(Concept(self._words[i], float(weights[i])) for i in best)
-        return TextVectors(sentence, tokens, np.concatenate([sentence, direction]), direction, concepts)
+        return TextVectors(sentence, tokens, scene.astype(np.float32), thing, concepts)
 
 
 def resize_short(image: np.ndarray, short: int) -> np.ndarray:

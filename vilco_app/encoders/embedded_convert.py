@@ -1,4 +1,4 @@
-"""Conversion of the packaged weights, once: torch and transformers are needed here and never afterwards."""
+"""Conversion of the packaged weights, once: torch, timm and transformers are needed here and never afterwards."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from vilco_app.encoders.runtime import convert
+from vilco_app.encoders.runtime import RuntimeOptions, convert, open_network
 from vilco_app.encoders.weights import LITE0, MINILM, TOKENIZER
 
 PROJECTED = 256  # leading right singular vectors of the centred classifier kept: the storage budget of a region vector
+COARSE_WEIGHT = 2.0  # of the stride-32 against the stride-16 features in dense maps (docs/encoders.md)
 
 
 def build_embedded(folder: Path, progress: Callable[[int, int, str], None] | None = None) -> None:
-    """Fill `folder` with vision.{safetensors,xml,bin}, text.{...}, concepts.safetensors, words.json, tokenizer.json.
+    """Fill `folder` with vision, dense and text networks (.safetensors, .xml, .bin), concepts, words and tokenizer.
 
     Raises VilcoError when a package is missing or its weights are not the known ones.
     """
@@ -25,33 +26,36 @@ def build_embedded(folder: Path, progress: Callable[[int, int, str], None] | Non
     from safetensors.torch import save_file
 
     say = progress or (lambda done, total, text: None)
-    say(0, 3, "reading the packaged weights")
+    say(0, 4, "preparing the encoders, once: checking the packaged weights")
     lite0, minilm, tokenizer = LITE0.verified(), MINILM.verified(), TOKENIZER.verified()
     shutil.copyfile(tokenizer, folder / "tokenizer.json")
 
     state = torch.load(lite0, map_location="cpu", weights_only=True)
     backbone = _backbone()
+    # the package's tensors come in the order of timm's `tf_` variant (SAME padding, batch norm eps 1e-3)
     backbone.load_state_dict(dict(zip(backbone.state_dict(), state.values(), strict=True)))
     weight = backbone.classifier.weight.detach()  # [1000, 1280]
     centred = weight - weight.mean(0)
     basis = torch.linalg.svd(centred, full_matrices=False).Vh[:PROJECTED].contiguous()  # [256, 1280]
     save_file({**backbone.state_dict(), "basis": basis}, str(folder / "vision.safetensors"))
-    say(1, 3, "converting the picture encoder")
-    convert(vision_module(folder), (torch.zeros(2, 256, 320, 3, dtype=torch.uint8),), folder / "vision.xml")
+    say(1, 4, "preparing the encoders, once: the picture encoder")
+    frames = torch.zeros(2, 256, 320, 3, dtype=torch.uint8)
+    convert(vision_module(folder), (frames,), folder / "vision.xml")
+    convert(dense_module(folder), (frames,), folder / "dense.xml")
 
     shutil.copyfile(minilm, folder / "text.safetensors")
     shutil.copyfile(minilm.parent / "config.json", folder / "text.json")
-    say(2, 3, "converting the text encoder")
-    text = text_module(folder)
+    say(2, 4, "preparing the encoders, once: the text encoder")
     ids = torch.ones(2, 9, dtype=torch.int64)
-    convert(text, (ids, torch.ones_like(ids)), folder / "text.xml")
-    _write_concepts(folder, text, (centred @ basis.T).numpy())
-    say(3, 3, "ready")
+    convert(text_module(folder), (ids, torch.ones_like(ids)), folder / "text.xml")
+    say(3, 4, "preparing the encoders, once: the names of things")
+    _write_concepts(folder, (centred @ basis.T).numpy())
+    say(4, 4, "the encoders are ready")
 
 
-def _write_concepts(folder: Path, text: Any, classes: np.ndarray) -> None:
-    """names [1000, 384]: unit sums of name and definition embeddings; classes [1000, 256]: projected classifier rows."""
-    import torch
+def _write_concepts(folder: Path, classes: np.ndarray) -> None:
+    """names, meanings [1000, 384]: unit embeddings of the name, and of name + definition; classes [1000, 256]: projected
+    classifier rows."""
     from safetensors.numpy import save_file
 
     from vilco_app.encoders.cells import unit
@@ -59,22 +63,12 @@ def _write_concepts(folder: Path, text: Any, classes: np.ndarray) -> None:
     from vilco_app.encoders.embedded import MiniLM
 
     words = imagenet_words()
-
-    def run(ids: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
-        with torch.inference_mode():
-            return [text(torch.from_numpy(ids), torch.from_numpy(mask)).numpy()]
-
-    encoder = MiniLM(folder, run)
+    network = open_network(folder, "text", RuntimeOptions(), lambda: text_module(folder), precision="f32")
+    encoder = MiniLM(folder, network)
     name = encoder.sentences([w.name for w in words])
     definition = encoder.sentences([f"{w.lemmas[0]}: {w.definition}" for w in words])
-    save_file(
-        {
-            "names": name,
-            "meanings": unit(name + definition),
-            "classes": np.ascontiguousarray(classes, dtype=np.float32),
-        },
-        str(folder / "concepts.safetensors"),
-    )
+    tensors = {"names": name, "meanings": unit(name + definition), "classes": np.ascontiguousarray(classes)}
+    save_file({k: v.astype(np.float32) for k, v in tensors.items()}, str(folder / "concepts.safetensors"))
     (folder / "words.json").write_text(json.dumps([w.name for w in words]))
 
 
@@ -84,20 +78,28 @@ def _backbone() -> Any:
     return timm.create_model("tf_efficientnet_lite0", pretrained=False).eval()
 
 
-def vision_module(folder: Path) -> Any:
-    """torch module: frames [B, H, W, 3] uint8 -> (logits [B, 1000], projected cells [B, h, w, 256]), stride 32."""
-    import torch
+def _vision_parts(folder: Path) -> tuple[Any, Any]:
+    """The backbone with its weights, and the projection [256, 1280, 1, 1]."""
     from safetensors.torch import load_file
 
     state = load_file(str(folder / "vision.safetensors"))
     basis = state.pop("basis")
+    backbone = _backbone()
+    backbone.load_state_dict(state)
+    return backbone, basis[:, :, None, None]
+
+
+def vision_module(folder: Path) -> Any:
+    """torch module: frames [B, H, W, 3] uint8 -> (logits [B, 1000], projected cells [B, h, w, 256]), stride 32."""
+    import torch
+
+    backbone, basis = _vision_parts(folder)
 
     class Vision(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.backbone = _backbone()
-            self.backbone.load_state_dict(state)
-            self.basis = torch.nn.Parameter(basis[:, :, None, None], requires_grad=False)
+            self.backbone = backbone
+            self.basis = torch.nn.Parameter(basis, requires_grad=False)
 
         def forward(self, frames: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             x = frames.permute(0, 3, 1, 2).to(self.basis.dtype) / 127.5 - 1.0
@@ -108,22 +110,53 @@ def vision_module(folder: Path) -> Any:
     return Vision().eval()
 
 
+def dense_module(folder: Path) -> Any:
+    """torch module: frames [B, H, W, 3] uint8 -> [B, H/16, W/16, 432]: stride-16 features (112) and stride-32 features
+    (320, enlarged bilinearly), each of unit length per cell, the coarse ones counting COARSE_WEIGHT times."""
+    import torch
+    from torch.nn.functional import interpolate, normalize
+
+    backbone, _ = _vision_parts(folder)
+
+    class Dense(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = torch.nn.Sequential(backbone.conv_stem, backbone.bn1)
+            self.blocks = backbone.blocks
+
+        def forward(self, frames: torch.Tensor) -> torch.Tensor:
+            x = frames.permute(0, 3, 1, 2).to(next(self.parameters()).dtype) / 127.5 - 1.0
+            x = self.stem(x)
+            fine = x
+            for number, block in enumerate(self.blocks):
+                x = block(x)
+                if number == 4:
+                    fine = x  # [B, 112, H/16, W/16]
+            coarse = interpolate(x, size=fine.shape[-2:], mode="bilinear", align_corners=False)
+            both = torch.cat([normalize(fine, dim=1), COARSE_WEIGHT * normalize(coarse, dim=1)], 1)
+            return both.permute(0, 2, 3, 1)
+
+    return Dense().eval()
+
+
 def text_module(folder: Path) -> Any:
     """torch module: ids, mask [N, L] int64 -> token vectors [N, L, 384]."""
     import torch
+    import transformers
     from safetensors.torch import load_file
-    from transformers import BertConfig, BertModel
 
-    config = BertConfig.from_json_file(str(folder / "text.json"))
-    config._attn_implementation = "eager"
     state = load_file(str(folder / "text.safetensors"))
+    config = transformers.BertConfig.from_json_file(str(folder / "text.json"))
+    config._attn_implementation = "eager"
+    bert = transformers.BertModel(config, add_pooling_layer=False)
+    bert.loss_type = "ForMaskedLM"  # unused, but tracing looks at every attribute and a missing one is remarked on
+    wanted = set(bert.state_dict())
+    bert.load_state_dict({k: v for k, v in state.items() if k in wanted})
 
     class Text(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.bert = BertModel(config, add_pooling_layer=False)
-            wanted = set(self.bert.state_dict())
-            self.bert.load_state_dict({k: v for k, v in state.items() if k in wanted})
+            self.bert = bert
 
         def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
             return self.bert(input_ids=ids, attention_mask=mask).last_hidden_state

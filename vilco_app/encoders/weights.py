@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
+import json
 import os
 import shutil
 import tempfile
@@ -66,23 +68,55 @@ TOKENIZER = Packaged(
 )  # fmt: skip
 
 
-def built_folder(target: Path, build: Callable[[Path], None]) -> Path:
-    """`target`, built by `build(temporary folder)` if it is not there yet.
+def built_folder(target: Path, recipe: str, build: Callable[[Path], None]) -> Path:
+    """`target`, filled by `build(temporary folder)` unless it was already, by this same recipe.
 
-    The folder appears whole under its name or not at all; two processes may build at once, the first one wins.
+    The folder appears whole under its name or not at all; two processes may build at once, the last one stands and both
+    hold the same content. recipe: changes whenever `build` would write something else.
+    Raises VilcoError("not-writable") when the home cannot be written.
     """
-    if target.is_dir():
+    if _built_by(target) == recipe:
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    except OSError as error:
+        raise VilcoError(
+            "not-writable",
+            f"{target.parent} cannot be written ({error.strerror}).",
+            "Choose another data folder with VILCO_HOME, or give this user the right to write there.",
+        ) from None
     try:
         work.chmod(0o755)  # mkdtemp's 0700 would shut out other users of a shared home
         build(work)
-        try:
-            os.replace(work, target)
-        except OSError:
-            if not target.is_dir():
-                raise
+        (work / CARD).write_text(json.dumps({"recipe": recipe}))
+        _swap(work, target, recipe)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return target
+
+
+CARD = "card.json"
+
+
+def _built_by(folder: Path) -> str | None:
+    try:
+        return str(json.loads((folder / CARD).read_text())["recipe"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _swap(work: Path, target: Path, recipe: str) -> None:
+    """Give `work` the name `target`, moving an older build aside. Another process may be doing the same."""
+    for _ in range(10):
+        try:
+            os.rename(work, target)
+            return
+        except OSError:
+            if _built_by(target) == recipe:
+                return  # the other process was first
+            old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.old."))
+            with contextlib.suppress(OSError):
+                os.rename(target, old / "old")
+            shutil.rmtree(old, ignore_errors=True)
+    raise VilcoError("not-writable", f"{target} could not be replaced.", "Delete that folder and try again.")

@@ -99,9 +99,13 @@ class EpisodicMemory:
         """What answers: the zero-shot grounder, with the active snapshot's network where one is active."""
 
         def make() -> Any:
+            from vilco_app import learning
             from vilco_app.answering import Answerer
 
-            return Answerer(self.library, self.profile)
+            active = learning.serving(self.home, self.profile)
+            return Answerer(
+                self.library, self.profile, network=active.network, weights=active.weights, snapshot=active.snapshot
+            )
 
         return self._part("answerer", make)
 
@@ -306,12 +310,17 @@ class EpisodicMemory:
         self._forget_answerer()
         return report
 
-    def evaluate(self, stage: Any, progress: Progress | None = None) -> EvaluationReport:
-        """Score the active snapshot on a stage, or a list of them."""
+    def evaluate(
+        self, stage: Any, progress: Progress | None = None, export: str | None = None, output: str | Path | None = None
+    ) -> EvaluationReport:
+        """Score the active snapshot on a stage, or a list of them.
+
+        export, output: also write the predictions in a benchmark's form (ego4d-nlq, ego4d-mq, ego4d-vq, qvhighlights).
+        """
         from vilco_app import learning
 
         stages = list(stage) if isinstance(stage, list | tuple) else [stage]
-        return learning.evaluate(self.home, self.library, self.profile, stages, progress)
+        return learning.evaluate(self.home, self.library, self.profile, stages, progress, export, output)
 
     def models(self) -> ModelList:
         """All snapshots and which one is active."""

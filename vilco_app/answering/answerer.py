@@ -161,11 +161,12 @@ class Answerer:
         curves: tuple[Curve, ...] = ()
         if passages:
             grounded = self.zero_shot.propose(vectors, kind, passages)
+            # whether it is there at all is judged on the zero-shot scale, which is the one that was calibrated
+            certainty = confidence(float(grounded.windows.scores.max())) if len(grounded.windows.scores) else 0.0
             weight = self.weights.get(kind, 0.0)
             if self.network is not None and weight > 0:
                 grounded = fuse(grounded, self.network.propose(vectors, kind, passages), weight)
             moments = self._moments(grounded, passages, top, category)
-            certainty = confidence(float(grounded.windows.scores.max())) if len(grounded.windows.scores) else 0.0
             curves = self._curves(grounded, passages) if curve else ()
         found = self.library.corrections(make_key(kind, words), [v.id for v in videos])
         moments, certainty = apply_corrections(found, moments, certainty, videos, top, before, category)

@@ -93,18 +93,29 @@ class ZeroShotGrounder:
 def fuse(zero_shot: Grounded, network: Grounded | None, weight: float) -> Grounded:
     """(1 - weight) x zero-shot + weight x network, over the same passages. weight 0 or no network: zero-shot as it is.
 
-    Windows of both are candidates; each gets the other's opinion as its mean curve inside is not comparable, so scores are
-    standardised per grounder before they are weighed.
+    Windows of both are candidates. Each grounder votes for every candidate: the best of its own windows there, score times
+    IoU, its scores brought to [0, 1] (from its median to its best window), so that no scale has to be compared.
     """
     if network is None or weight <= 0:
         return zero_shot
-    if weight >= 1:
+    if weight >= 1 or not len(zero_shot.windows.scores):
         return network
+    if not len(network.windows.scores):
+        return zero_shot
     curves = tuple((1 - weight) * a + weight * b for a, b in zip(zero_shot.curves, network.curves, strict=True))
+    both = Windows.concatenate([zero_shot.windows, network.windows])
+    scores = (1 - weight) * votes(both, zero_shot.windows) + weight * votes(both, network.windows)
+    return Grounded(curves, Windows(both.starts, both.ends, scores, both.passage), "fused")
 
-    def weighed(w: Windows, share: float) -> Windows:
-        s = w.scores
-        return Windows(w.starts, w.ends, share * (s - s.mean()) / (s.std() + 1e-6) if len(s) else s, w.passage)
 
-    windows = Windows.concatenate([weighed(zero_shot.windows, 1 - weight), weighed(network.windows, weight)])
-    return Grounded(curves, windows, "fused")
+def votes(candidates: Windows, own: Windows, strongest: int = 100) -> np.ndarray:
+    """[M] in [0, 1]: how much the grounder that proposed `own` thinks of each candidate, by its `strongest` windows."""
+    order = np.argsort(-own.scores, kind="stable")[:strongest]
+    low, high = float(np.median(own.scores)), float(own.scores.max())
+    worth = np.clip((own.scores[order] - low) / max(high - low, 1e-9), 0.0, 1.0)
+    starts, ends = own.starts[order], own.ends[order]
+    inter = np.minimum(candidates.ends[:, None], ends) - np.maximum(candidates.starts[:, None], starts)
+    inter = np.where(candidates.passage[:, None] == own.passage[order], np.maximum(inter, 0.0), 0.0)
+    union = (candidates.ends - candidates.starts)[:, None] + (ends - starts) - inter
+    found: np.ndarray = (worth * inter / np.maximum(union, 1e-9)).max(axis=1)
+    return found

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vilco_app.encoders.base import Profile
+    from vilco_app.learning.active import Serving
     from vilco_app.stages import Stage
 
 StageLike = Any  # a path (str, Path), a stage object (dict) or a `Stage`
 
 __all__ = [
     "EvaluationReport", "Fusion", "LearnReport", "Matrix", "ModelList", "Progress", "SnapshotInfo", "StageScore",
-    "Stopped", "corrections_stage", "evaluate", "forget", "learn", "models", "use",
+    "Stopped", "corrections_stage", "evaluate", "forget", "learn", "models", "serving", "use",
 ]  # fmt: skip
 
 
@@ -72,12 +73,28 @@ def use(home: Path, snapshot: str) -> str:
 
 
 def evaluate(
-    home: Path, library: Any, profile: Profile, stages: Sequence[StageLike], progress: Progress | None = None
+    home: Path,
+    library: Any,
+    profile: Profile,
+    stages: Sequence[StageLike],
+    progress: Progress | None = None,
+    export: str | None = None,
+    output: str | Path | None = None,
 ) -> EvaluationReport:
-    """Score the held-out part of each stage (all examples where none is held out) with the active snapshot."""
+    """Score the held-out part of each stage (all examples where none is held out) with the active snapshot.
+
+    export: ego4d-nlq, ego4d-mq, ego4d-vq or qvhighlights: also write the predictions in that form to `output`.
+    """
     from vilco_app.learning.evaluating import evaluate_stages
 
-    return evaluate_stages(home, library, profile, stages, progress)
+    return evaluate_stages(home, library, profile, stages, progress, export, output)
+
+
+def serving(home: Path, profile: Profile) -> Serving:
+    """What the app answers with: the active snapshot's network (None: zero-shot alone), fusion weights, id."""
+    from vilco_app.learning.active import serving as active
+
+    return active(home, profile)
 
 
 def forget(home: Path, video: str, start: float, end: float) -> list[str]:

@@ -17,8 +17,9 @@ from vilco_app.learning.types import EvaluationReport, Fusion, Matrix, Progress,
 
 
 def evaluate_stages(
-    home: Path, library: Any, profile: Any, stages: Sequence[Any], progress: Progress | None = None
-) -> EvaluationReport:
+    home: Path, library: Any, profile: Any, stages: Sequence[Any], progress: Progress | None = None,
+    export: str | None = None, output: str | Path | None = None,
+) -> EvaluationReport:  # fmt: skip
     """See `vilco_app.learning.evaluate`. The matrix is the active snapshot's own, by stages as they were learnt."""
     snapshots = Snapshots(home)
     active = snapshots.active()
@@ -38,6 +39,11 @@ def evaluate_stages(
     if not matrix.values:
         names = tuple(s.name for s in scores)
         matrix = Matrix(METRIC, names, (tuple(s.metrics.get(METRIC) for s in scores),) if names else ())
+    if export is not None and output is not None:
+        from vilco_app.stages.exporters import write_predictions
+
+        found = {k: v for s in scores for k, v in s.predictions.items()}
+        write_predictions(export, [r.stage for r in resolved], found, Path(output))
     return EvaluationReport(active, tuple(scores), matrix)
 
 

@@ -23,6 +23,8 @@ from vilco_app.values import VilcoError
 # typer carries click's classes under changing names; every usage error has this base
 USAGE_ERRORS: tuple[type[BaseException], ...] = (typer.BadParameter.__mro__[1],)
 
+INTERRUPTED = 130  # what typer makes of Ctrl-C
+
 app = typer.Typer(
     name="vilco", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich",
     help="Ask your own first-person video: in words, by moment or with a picture. Offline, on your own machine.",
@@ -186,6 +188,8 @@ def main(arguments: list[str] | None = None) -> None:
     as_json = "--json" in arguments
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="vilco", standalone_mode=False)
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
         sys.exit(code if isinstance(code, int) else support.DONE)
     except VilcoError as error:
         support.fail(as_json, error)

@@ -1,0 +1,126 @@
+"""What this machine can do by itself, and the footage the speed bench is measured on (made at run time)."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vilco_app.values import VilcoError
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured number. limit: "max" = the value should be at most `target`, "min" = at least; None = no target."""
+
+    name: str
+    value: float | None
+    unit: str
+    target: float | None = None
+    limit: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass
+class Clock:
+    """CPU seconds of this process with its ended children, and wall seconds, of one `with` block."""
+
+    cpu: float = 0.0
+    wall: float = 0.0
+
+
+@contextmanager
+def measured() -> Iterator[Clock]:
+    """Time a block."""
+    import os
+
+    clock = Clock()
+    before, began = os.times(), time.perf_counter()
+    yield clock
+    after = os.times()
+    clock.wall = time.perf_counter() - began
+    clock.cpu = sum(after[i] - before[i] for i in range(4))
+
+
+def best_of(rounds: int, work: Callable[[], object]) -> Clock:
+    """The round with the least CPU time: other processes can only make it larger."""
+    clocks = []
+    for _ in range(rounds):
+        with measured() as clock:
+            work()
+        clocks.append(clock)
+    return min(clocks, key=lambda c: c.cpu)
+
+
+def make_film(path: Path, seconds: float, width: int, height: int, rate: int = 30, gop: int = 60) -> Path:
+    """An H.264 file of real footage (the demo's street, enlarged, with camera noise), repeated to `seconds`.
+
+    gop: frames between key frames. The picture repeats every 10 s; decoders and encoders do not notice.
+    """
+    import imageio_ffmpeg
+
+    from vilco_app.ui.demo import demo_paths
+
+    exe = imageio_ffmpeg.get_ffmpeg_exe()
+    street = next((p for p in demo_paths() if p.name == "bikes.mp4"), None)
+    source = ["-i", str(street)] if street else ["-f", "lavfi", "-i", "testsrc2=duration=10"]
+    once = path.with_name(f"{path.stem}.once.mp4")
+    shape = f"scale={width}:{height}:flags=bicubic,fps={rate},noise=alls=4:allf=t"
+    encode = ["-c:v", "libx264", "-preset", "veryfast", "-crf", "23", "-g", str(gop), "-pix_fmt", "yuv420p"]
+    _ffmpeg([exe, *source, "-an", "-vf", shape, *encode, "-t", "10", str(once)])
+    _ffmpeg([exe, "-stream_loop", "-1", "-i", str(once), "-c", "copy", "-t", f"{seconds}", str(path)])
+    once.unlink()
+    return path
+
+
+def _ffmpeg(command: list[str]) -> None:
+    done = subprocess.run([command[0], "-v", "error", "-nostdin", "-y", *command[1:]], capture_output=True, text=True)
+    if done.returncode:
+        raise VilcoError("bench-film", f"the test film could not be made: {done.stderr[-300:]}", "See: vilco doctor")
+
+
+def matmul_peak(precision: str, threads: int = 1, size: int = 1536) -> float:
+    """GFLOP/s of torch's matrix product of two [size, size] matrices, best of eight. precision: "f32" or "bf16"."""
+    import torch
+
+    torch.set_num_threads(threads)
+    kind = torch.float32 if precision == "f32" else torch.bfloat16
+    a, b = torch.rand(size, size).to(kind), torch.rand(size, size).to(kind)
+    clock = best_of(8, lambda: torch.mm(a, b))
+    best = clock.wall if threads > 1 else max(clock.cpu, 1e-9)
+    for _ in range(8):
+        began = time.perf_counter()
+        torch.mm(a, b)
+        best = min(best, time.perf_counter() - began)
+    return 2 * size**3 / best / 1e9
+
+
+def decode_rate(film: Path) -> tuple[float, float]:
+    """(frames, CPU seconds) of decoding every frame of a file, nothing else."""
+    import av
+
+    def work() -> int:
+        with av.open(str(film)) as container:
+            stream = container.streams.video[0]
+            stream.thread_type = "AUTO"
+            return sum(1 for _ in container.decode(stream))
+
+    frames = work()
+    return float(frames), best_of(2, work).cpu
+
+
+def machine_rows(film: Path, threads: int) -> list[Row]:
+    """Decode rate of `film` (1080p30) and the matrix-product peaks of this run."""
+    frames, cpu = decode_rate(film)
+    return [
+        Row("machine: threads used", float(threads), "threads"),
+        Row("machine: plain decode of 1080p30 H.264", frames / cpu, "frames per CPU s"),
+        Row("machine: matmul peak f32, 1 thread", matmul_peak("f32"), "GFLOP/s"),
+        Row("machine: matmul peak bf16, 1 thread", matmul_peak("bf16"), "GFLOP/s"),
+    ]

@@ -238,16 +238,17 @@ class Library:
                 self.footage,
                 profile,
                 self.defaults,
-                lambda: self._publish(wanted),
+                lambda: self.publish(wanted),
             )
             result = indexer.run(records[0], job.payload["rate"], context)
         except FileNotFoundError as error:
             raise VideoRefused(
                 "not-found", f"{error.filename}: the file has gone.", "Put it back and add it again."
             ) from error
-        self._publish(wanted)
+        self.publish(wanted)
         return result
 
-    def _publish(self, profile: str) -> None:
+    def publish(self, profile: str) -> None:
+        """Have what is committed but not indexed yet indexed, when it is enough to be worth it."""
         if self._generations.wants_tidying(profile):
             self._generations.tidy(profile)

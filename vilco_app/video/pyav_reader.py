@@ -90,37 +90,78 @@ class PyavReader:
                 yield frame
 
     def at(self, path: Path, times: Sequence[float], short_side: int | None) -> SampleBatch:
-        """See `Reader.at`. Times in ascending order are read in one go; others cost a seek each."""
-        slack = self.settings.slack
+        """See `Reader.at`. Reads in ascending order whatever order is asked for, going on where that is nearer than a
+        seek. Frames no other refers to are left out well before each wanted time."""
         order = np.argsort(np.asarray(times, dtype=float), kind="stable")
         found: dict[int, Sample] = {}
         with Source(path, self.settings) as source:
             shaper = Shaper(source.aspect, short_side, self.settings.scale_threads)
-            size = None
-            frames, held, held_time, ahead = None, None, 0.0, None
+            size, walker = None, _Walker(source)
             for index in order:
-                time = float(times[index])
-                if frames is None or time - held_time > self.settings.forward:
-                    source.seek(time)
-                    frames = source.frames(source.packets())
-                    held = ahead = None
-                while True:  # until the frame behind the wanted one is known
-                    if ahead is None:
-                        frame = next(frames, None)
-                        if frame is None:
-                            break
-                        ahead = (source.time(source.stamp(frame)), frame)
-                    if held is not None and ahead[0] > time + slack:
-                        break
-                    held_time, held = ahead
-                    ahead = None
-                assert held is not None
-                size = size or shaper.size(held)
-                found[int(index)] = Sample(held_time, source.length(held), shaper.array(held, size))
+                frame, time = walker.shown_at(float(times[index]))
+                size = size or shaper.size(frame)
+                found[int(index)] = Sample(time, source.length(frame), shaper.array(frame, size))
         rows = [found[i] for i in range(len(times))]
         return SampleBatch(
             np.array([r.time for r in rows]), np.array([r.length for r in rows]), np.stack([r.frame for r in rows])
         )
+
+
+class _Walker:
+    """Goes forward through a source from one wanted time to the next."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._skip = source.settings.skip and source.clock == "pts" and not source.first.interlaced_frame
+        self._frames: Iterator[VideoFrame] | None = None
+        self._held: tuple[float, VideoFrame] | None = None  # the last frame shown at or before the wanted time
+        self._ahead: tuple[float, VideoFrame] | None = None  # the one behind it
+        self._wanted, self._promised = 0.0, -1.0
+
+    def shown_at(self, time: float) -> tuple[VideoFrame, float]:
+        """The last frame with PTS <= time (the first of all where there is none), and its time."""
+        if self._held is None or time - self._held[0] > self._source.settings.forward:
+            self._go(time)
+        self._advance(time)
+        assert self._held is not None
+        if self._promised - self._held[0] > self._source.settings.slack and self._skip:
+            self._skip = False  # the frame wanted was left out: a gap longer than usual lies behind it
+            self._go(time)
+            self._advance(time)
+        return self._held[1], self._held[0]
+
+    def _go(self, time: float) -> None:
+        self._source.seek(time)
+        self._wanted = time
+        self._frames = self._source.frames(self._packets())
+        self._held = self._ahead = None
+
+    def _advance(self, time: float) -> None:
+        self._wanted, slack = time, self._source.settings.slack
+        self._promised = -1.0
+        while True:
+            if self._ahead is None:
+                frame = next(self._frames, None) if self._frames else None
+                if frame is None:
+                    return
+                self._ahead = (self._source.time(self._source.stamp(frame)), frame)
+            if self._held is not None and self._ahead[0] > time + slack:
+                return
+            self._held, self._ahead = self._ahead, None
+
+    def _packets(self) -> Iterator[Packet]:
+        codec, near = self._source.stream.codec_context, self._source.settings.near
+        codec.skip_frame = "DEFAULT"
+        skipping = False
+        for packet in self._source.packets():
+            if packet.pts is not None and not packet.is_discard:
+                time = self._source.time(packet.pts)
+                if time <= self._wanted + self._source.settings.slack:
+                    self._promised = max(self._promised, time)
+                if skipping is not (self._skip and time < self._wanted - near):
+                    skipping = not skipping
+                    codec.skip_frame = "NONREF" if skipping else "DEFAULT"
+            yield packet
 
 
 def tick_before(start: float, rate: float, slack: float) -> float:

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from vilco_app.values import VideoRefused
+from vilco_app.video.decord_reader import DecordReader
 from vilco_app.video.pyav_reader import PyavReader, tick_before
 from vilco_app.video.sampling import ReadReport, Sample, SampleStream, bin_of
 from vilco_app.video.settings import ReadSettings
-from vilco_app.video.types import Recording, SampleBatch
+from vilco_app.video.types import Part, Recording, SampleBatch
 
 
 def samples(
@@ -53,7 +55,6 @@ def frames_at(
     Times before 0 give the first frame, times behind the end the last. All frames have the size of the first one asked
     for; durations are how long each frame is shown. Raises VideoRefused when nothing can be decoded.
     """
-    reader = PyavReader(settings)
     wanted: dict[int, list[int]] = {}
     for index, time in enumerate(times):
         part, _ = recording.at(float(time))
@@ -61,13 +62,24 @@ def frames_at(
     rows: dict[int, tuple[float, float, np.ndarray]] = {}
     for which, indices in wanted.items():
         part = recording.parts[which]
-        batch = reader.at(part.path, [float(times[i]) - part.offset for i in indices], short_side)
+        batch = _part_at(part, [float(times[i]) - part.offset for i in indices], short_side, settings or ReadSettings())
         for row, index in enumerate(indices):
             rows[index] = (batch.times[row] + part.offset, batch.durations[row], batch.frames[row])
     picked = [rows[i] for i in range(len(times))]
     return SampleBatch(
         np.array([r[0] for r in picked]), np.array([r[1] for r in picked]), np.stack([r[2] for r in picked])
     )
+
+
+def _part_at(part: Part, times: Sequence[float], short_side: int | None, settings: ReadSettings) -> SampleBatch:
+    """decord for many times at once where it can be trusted with the file, else PyAV."""
+    if settings.decord and len(times) >= settings.decord_from:
+        try:
+            return DecordReader(settings).at(part.path, times, short_side)
+        except VideoRefused as refusal:
+            if refusal.code != "decord-refuses":
+                raise
+    return PyavReader(settings).at(part.path, times, short_side)
 
 
 def thumbnail(recording: Recording, time: float, width: int = 320, settings: ReadSettings | None = None) -> bytes:

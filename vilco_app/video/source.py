@@ -50,6 +50,7 @@ class Source:
         self._due: int | None = None  # DTS the next packet should have
         self._shift, self.jumped = 0, False
         self._straight: bool | None = None
+        self._kept = 0  # seeks after which the key frame found came out as the first frame
         self.origin = 0
         try:
             self.first: VideoFrame = self._first()
@@ -279,6 +280,7 @@ class Source:
                 landed = self._peek()
                 if landed is not None and self.time(landed) <= time:
                     self._jump(target)
+                    self.errors.clear()
                     return True
             except (av.FFmpegError, OSError, ValueError):
                 break
@@ -292,10 +294,25 @@ class Source:
         self._count = len(self._lead)
 
     def _peek(self) -> int | None:
-        """Stamp of the first key frame from here, by its packet."""
-        for packet in self.packets():
-            if packet.is_keyframe and not packet.is_corrupt:
-                return packet.dts if self.clock == "dts" else packet.pts
+        """Stamp of the first frame that comes out from here. Behind a key frame that only begins to refresh the picture
+        it is a later one than the packet says; once two key frames have kept their word, packets are believed."""
+        promised: list[int] = []
+
+        def watched() -> Iterator[Packet]:
+            for packet in self.packets():
+                if packet.is_keyframe and packet.pts is not None:
+                    promised.append(packet.pts)
+                yield packet
+
+        if self.clock == "pts" and self._kept >= 2:
+            for _ in watched():
+                if promised:
+                    return promised[0]
+            return None
+        for frame in self.frames(watched()):
+            stamp = self.stamp(frame)
+            self._kept += bool(promised) and promised[0] == stamp
+            return stamp
         return None
 
 

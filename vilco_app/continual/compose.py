@@ -29,6 +29,7 @@ class Compose(Strategy):
             )  # fmt: skip
         self.members = list(members)
         self.views = bool(viewing)
+        self.rehearses = any(m.rehearses for m in members)
         self.trains = any(m.trains for m in members)
 
     def before_task(self, ctx: Ctx) -> None:
@@ -41,9 +42,11 @@ class Compose(Strategy):
         return samples
 
     def lr_scale(self, name: str, ctx: Ctx) -> float:
+        if not self.rehearses and name not in ctx.trained():
+            return 0.0
         scale = 1.0
         for m in self.members:
-            scale *= m.lr_scale(name, ctx)
+            scale *= m.lr_scale(name, ctx) if name in ctx.trained() or m.rehearses else 1.0
         return scale
 
     def extra_parameters(self) -> dict[str, nn.Parameter]:

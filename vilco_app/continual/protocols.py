@@ -197,7 +197,8 @@ class Learner(Protocol):
         ...
 
     def loss(self, batch: Batch, task: int) -> Result:
-        """Losses and outputs of a collated batch (batch.data). Per-sample terms must not depend on the other samples."""
+        """Losses and outputs of a collated batch (batch.data) while stage `task` is learnt; a sample with a head of its own
+        stage (`sample.task`) goes through that head. Per-sample terms must not depend on the other samples."""
         ...
 
     def outputs(self, batch: Batch, task: int) -> list[Output]:
@@ -318,6 +319,10 @@ class Ctx:
     optimizer: torch.optim.Optimizer | None = None
     batch: Batch | None = None
 
+    def trained(self) -> dict[str, nn.Parameter]:
+        """Shared parameters and this stage's own head, by name."""
+        return {**self.learner.shared_parameters(), **self.learner.task_parameters(self.task.index)}
+
     def parameters(self) -> dict[str, nn.Parameter]:
         """Shared parameters and the heads of all stages so far, by name: what the optimiser moves."""
         named = dict(self.learner.shared_parameters())
@@ -338,6 +343,9 @@ class Strategy:
     saved: tuple[str, ...] = ()
     trains: bool = True
     views: bool = False  # True when `view` changes the learner: two such strategies cannot be composed
+    rehearses: bool = (
+        False  # True when earlier stages' own heads keep training; without replay only weight decay moves them
+    )
 
     def before_task(self, ctx: Ctx) -> None:
         """Anchors, teachers, new slots. The optimiser is built afterwards."""
@@ -348,7 +356,7 @@ class Strategy:
 
     def lr_scale(self, name: str, ctx: Ctx) -> float:
         """Factor of the learning rate of a parameter in this stage; 0 leaves it out of the optimiser."""
-        return 1.0
+        return 1.0 if self.rehearses or name in ctx.trained() else 0.0
 
     def extra_parameters(self) -> dict[str, nn.Parameter]:
         """Parameters of the strategy's own to optimise with the learner's."""

@@ -30,6 +30,7 @@ class Method(Strategy):
 
     options: Options
     name = "agem"
+    rehearses = True
     saved = ("buffer",)
     buffer: Buffer = field(init=False)
     projected: int = field(default=0, init=False)  # steps of this process that were projected, for the training panel

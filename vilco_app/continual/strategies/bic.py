@@ -35,6 +35,7 @@ class Method(Strategy):
     """bias: {stage: (alpha, beta)} of the newest stage's classes, or {} when there was nothing to balance."""
 
     name = "bic"
+    rehearses = True
     saved = ("buffer", "teacher", "bias", "validation")
     views = True
 
@@ -74,6 +75,8 @@ class Method(Strategy):
         if "bic" not in ctx.batch.teacher:
             return {}
         targets = flat_outputs(ctx.batch.teacher["bic"], len(ctx.batch.samples))
+        if ctx.learner.task_parameters(ctx.task.index):  # the old model knew nothing about a head that is new
+            targets = [t if o == "replay" else {} for t, o in zip(targets, ctx.batch.origin, strict=True)]
         value = divergence(result.outputs, targets, Rule(temperature=self.options.temperature))
         stages = self._classes(ctx.learner)
         old = known_classes(ctx.learner, ctx.task.index)

@@ -32,6 +32,7 @@ class Method(Strategy):
     """Replayed samples serve both terms (the paper draws two batches; one has the same expectation at half the cost)."""
 
     name = "derpp"
+    rehearses = True
     saved = ("buffer",)
 
     def __init__(self, options: Options) -> None:

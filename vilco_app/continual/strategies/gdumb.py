@@ -23,6 +23,7 @@ class Method(Strategy):
     """The new stage enters the memory first; what did not fit is never seen."""
 
     name = "gdumb"
+    rehearses = True
     saved = ("buffer",)
 
     def __init__(self, options: Options) -> None:

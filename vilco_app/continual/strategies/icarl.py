@@ -34,6 +34,7 @@ class Method(Strategy):
     """Old weights teach on every batch; exemplars are ordered by herding."""
 
     name = "icarl"
+    rehearses = True
     saved = ("buffer", "teacher", "means", "seen")
     views = True
 
@@ -61,6 +62,8 @@ class Method(Strategy):
         if "icarl" not in ctx.batch.teacher:
             return {}
         targets = flat_outputs(ctx.batch.teacher["icarl"], len(ctx.batch.samples))
+        if ctx.learner.task_parameters(ctx.task.index):  # the old model knew nothing about a head that is new
+            targets = [t if o == "replay" else {} for t, o in zip(targets, ctx.batch.origin, strict=True)]
         value = divergence(result.outputs, targets, Rule())
         return {} if value is None else {"distillation": self.options.strength * value}
 

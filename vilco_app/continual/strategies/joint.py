@@ -19,6 +19,7 @@ class Method(Strategy):
     """Keeps everything and trains on the union; epochs of the plan are epochs of the union."""
 
     name = "joint"
+    rehearses = True
     saved = ("buffer",)
 
     def __init__(self, options: Options) -> None:

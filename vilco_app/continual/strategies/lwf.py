@@ -6,8 +6,9 @@ silent about the rest, so by default only places where it is confident are disti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from vilco_app.continual.distil import Rule, divergence, flat_outputs, known_classes, known_only
@@ -33,15 +34,26 @@ class Method(Strategy):
     def __init__(self, options: Options) -> None:
         self.options = options
         self.teacher: dict[str, Tensor] = {}
+        self._asked: Batch | None = None  # this step's inputs through an old head
 
     def before_task(self, ctx: Ctx) -> None:
         self.teacher = copy_of(ctx.parameters()) if ctx.task.index > 0 else {}
 
     def compose_batch(self, batch: Batch, ctx: Ctx) -> Batch:
         if self.teacher:
-            outputs = outputs_of(ctx.learner, batch, ctx.task.index, self.teacher)
+            asked = self._old_heads(batch, ctx)
+            outputs = outputs_of(ctx.learner, asked, ctx.task.index, self.teacher)
             batch.teacher["lwf"] = known_only(outputs, known_classes(ctx.learner, ctx.task.index))
+            self._asked = asked if asked is not batch else None
         return batch
+
+    def _old_heads(self, batch: Batch, ctx: Ctx) -> Batch:
+        """Where stages have heads of their own it is an old head that must not change: one per step, at random."""
+        old = [t for t in range(ctx.task.index) if ctx.learner.task_parameters(t)]
+        if not old:
+            return batch
+        chosen = old[int(torch.randint(len(old), (1,), generator=ctx.rng))]
+        return Batch.of([replace(s, task=chosen) for s in batch.samples])
 
     def penalty(self, result: Result, ctx: Ctx) -> dict[str, Tensor]:
         assert ctx.batch is not None
@@ -49,7 +61,8 @@ class Method(Strategy):
             return {}
         targets = flat_outputs(ctx.batch.teacher["lwf"], len(ctx.batch.samples))
         rule = Rule(temperature=self.options.temperature, gate=self.options.gate, gate_scores=True)
-        value = divergence(result.outputs, targets, rule)
+        outputs = result.outputs if self._asked is None else ctx.learner.outputs(self._asked, ctx.task.index)
+        value = divergence(outputs, targets, rule)
         return {} if value is None else {"distillation": self.options.strength * value}
 
     def cost(self) -> Cost:

@@ -23,6 +23,7 @@ class Method(Strategy):
     """Unlimited replay."""
 
     name = "perfect-memory"
+    rehearses = True
     saved = ("buffer",)
 
     def __init__(self, options: Options) -> None:

@@ -25,6 +25,7 @@ class Method(Strategy):
     """Mixes as many replayed samples as new ones into every step; the stage enters the buffer when it ends."""
 
     name = "reservoir"
+    rehearses = True
     saved = ("buffer",)
 
     def __init__(self, options: Options) -> None:

@@ -33,6 +33,7 @@ class Method(Strategy):
     """Concatenated replay, prompt slots, narrations."""
 
     name = "vilco"
+    rehearses = True
     saved = ("buffer", "told")
 
     def __init__(self, options: Options) -> None:

@@ -82,7 +82,13 @@ def _ask(bench: Bench) -> list[Row]:
 def _scale(bench: Bench) -> list[Row]:
     from vilco_app.benchmarks.speed_asking import scale_rows
 
-    return scale_rows(bench)
+    return scale_rows(bench, 10, 30.0)
+
+
+def _scale100(bench: Bench) -> list[Row]:
+    from vilco_app.benchmarks.speed_asking import scale_rows
+
+    return scale_rows(bench, 100, 60.0)
 
 
 def _visual(bench: Bench) -> list[Row]:
@@ -99,7 +105,7 @@ def _readd(bench: Bench) -> list[Row]:
 
 GROUPS: dict[str, Callable[[Bench], list[Row]]] = {
     "machine": _machine, "indexing": _indexing, "encoders": _encoders, "first": _first, "ask": _ask, "visual": _visual,
-    "readd": _readd, "scale": _scale, "memory": _memory,
+    "readd": _readd, "scale": _scale, "memory": _memory, "scale100": _scale100,
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import pytest
 from tests.library_stand_ins import DIM, TinyFootage, TinyProfile, vector, write_video
 from vilco_app.library import Library
 from vilco_app.library.indexing import IndexingDefaults
+from vilco_app.library.library import LibraryDefaults
 from vilco_app.values import VilcoError
 
 
@@ -23,7 +24,7 @@ def library(tmp_path: Path) -> Library:
 
 
 def make(home: Path, **more: object) -> Library:
-    defaults = IndexingDefaults(batch=8, commit_seconds=0.0)
+    defaults = LibraryDefaults(IndexingDefaults(batch=8, commit_seconds=0.0))
     return Library(home, "tiny@1", loader=lambda _: TinyProfile(), footage=TinyFootage(), defaults=defaults, **more)  # type: ignore[arg-type]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,25 @@ from vilco_app.library.adding import Adder
 from vilco_app.library.catalogue import Catalogue
 from vilco_app.library.footage import Footage, RealFootage
 from vilco_app.library.forgetting import forget, window_setting
-from vilco_app.library.generations import Generations, profile_folder
+from vilco_app.library.generations import GenerationDefaults, Generations, profile_folder
 from vilco_app.library.indexing import Indexer, IndexingDefaults
 from vilco_app.library.locks import publishing
 from vilco_app.library.search import Searcher
+from vilco_app.library.segments import SegmentDefaults
 from vilco_app.library.types import Hits, Statistics, Stored
 from vilco_app.library.view import View
 from vilco_app.values import AddReport, Answer, Correction, Kind, Video, VideoRefused, VilcoError
 from vilco_app.video.types import Recording
+
+
+@dataclass(frozen=True)
+class LibraryDefaults:
+    """The defaults of the three parts, with their reasons where they are used."""
+
+    indexing: IndexingDefaults = IndexingDefaults()
+    segments: SegmentDefaults = SegmentDefaults()
+    generations: GenerationDefaults = GenerationDefaults()
+
 
 Loader = Callable[[str], Profile]
 
@@ -39,22 +51,25 @@ class Library:
 
     def __init__(
         self, home: str | Path, profile_id: str | None = None, loader: Loader | None = None,
-        footage: Footage | None = None, defaults: IndexingDefaults | None = None,
+        footage: Footage | None = None, defaults: LibraryDefaults | None = None,
     ) -> None:  # fmt: skip
         self.home = Path(home)
         self.catalogue = Catalogue(catalogue_path(self.home))
         self.jobs = Jobs(self.home, {"index": self._index})
         self.profile_id = profile_id or self.catalogue.setting("profile") or ""
         self.footage: Footage = footage or RealFootage()
-        self.defaults = defaults or IndexingDefaults()
+        self.defaults = defaults or LibraryDefaults()
         self._loader = loader or self._load
         self._profiles: dict[str, Profile] = {}
         self._view = View(self.catalogue, self.features_folder, self.profile_id)
         self._searcher = self._make_searcher()
-        self._generations = Generations(self.home, self.catalogue, self.features_folder, self.generations_folder)
+        self._generations = Generations(
+            self.home, self.catalogue, self.features_folder, self.generations_folder, self.defaults.generations,
+            self.defaults.segments,
+        )  # fmt: skip
 
     def _make_searcher(self) -> Searcher:
-        return Searcher(self._view, profile_folder(self.generations_folder, self.profile_id))
+        return Searcher(self._view, profile_folder(self.generations_folder, self.profile_id), self.defaults.segments)
 
     @property
     def features_folder(self) -> Path:
@@ -237,7 +252,7 @@ class Library:
                 self.features_folder,
                 self.footage,
                 profile,
-                self.defaults,
+                self.defaults.indexing,
                 lambda: self.publish(wanted),
             )
             result = indexer.run(records[0], job.payload["rate"], context)

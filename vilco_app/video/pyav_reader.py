@@ -64,7 +64,14 @@ class PyavReader:
                     yield Sample(time, source.length(frame), shaper.array(frame))
             for error in source.errors:
                 report.note(error)
-            report.complete = not source.errors
+            if source.failed_at is not None and report.first_error is None:
+                report.first_error = source.failed_at + offset
+            promised = source.promised()
+            ends_early = False
+            if promised is not None:
+                report.promised = promised + offset
+                ends_early = report.readable_to < report.promised - max(0.5, 0.01 * promised)
+            report.complete = not source.errors and not ends_early
 
     def _frames(
         self, source: Source, rate: float, offset: float, begin: float, last_bin: int, report: ReadReport,

@@ -25,7 +25,8 @@ class ReadReport:
     """How far a reading pass came, growing while it runs.
 
     readable_to: seconds to which frames were decoded. complete: the end of the file was reached and nothing was lost on
-    the way. errors: what the decoder or the container said, at most 100. samples, decoded: how many so far.
+    the way. errors: what the decoder or the container said, at most 100; first_error: seconds of the first one, where it
+    has a place. promised: seconds the container says there are, None where it does not. samples, decoded: how many so far.
     """
 
     readable_to: float = 0.0
@@ -33,6 +34,21 @@ class ReadReport:
     samples: int = 0
     decoded: int = 0
     errors: list[str] = field(default_factory=list)
+    first_error: float | None = None
+    promised: float | None = None
+
+    @property
+    def status(self) -> str:
+        """One sentence for a person; empty when everything was read."""
+        if self.complete:
+            return ""
+        short = self.promised is not None and self.readable_to < self.promised - 0.5
+        if short:
+            return f"truncated: readable up to {self.readable_to:.1f} s of {self.promised:.1f} s"
+        if not self.errors:
+            return f"read up to {self.readable_to:.1f} s so far"
+        where = f", the first near {self.first_error:.1f} s" if self.first_error is not None else ""
+        return f"damaged: {len(self.errors)} errors{where}; readable up to {self.readable_to:.1f} s ({self.errors[0]})"
 
     def reach(self, time: float) -> None:
         self.readable_to = max(self.readable_to, time)

@@ -39,6 +39,15 @@ class ReadSettings:
     seek_margin: float = 0.5
     """First step back (seconds, then four times more) when a seek lands after the wanted time."""
 
+    probe_packets: int = 600
+    """Packets at the beginning a probe looks at for intervals and key frames: 20 s at 30 fps, a few milliseconds."""
+
+    tail: float = 5.0
+    """Seconds before the promised end from which a probe reads to find the true one."""
+
+    far_keys: float = 5.0
+    """Seconds between key frames from which a person is told that seeking is coarse."""
+
     near: float = 0.2
     """Seconds before a wanted time from which every frame is decoded; further back, frames nobody refers to are not."""
 
@@ -57,8 +66,9 @@ class ReadSettings:
     decord: bool = True
     """Whether random access may use decord; off for files known to be damaged, where it returns wrong frames."""
 
-    decord_from: int = 16
-    """Times asked for at once from which decord is tried: opening a 10-minute file costs it 0.25 CPU seconds, PyAV 0.02."""
+    decord_from: int = 64
+    """Times asked for at once from which decord is tried: opening a 10-minute file costs it 0.25 CPU seconds (PyAV 0.02),
+    and single far frames twice what PyAV needs; it only draws level on long dense requests."""
 
     decord_timeout: float = 20.0
     """Seconds decord may take for one request before PyAV serves it: decord was seen hanging on damaged files."""

@@ -38,6 +38,7 @@ class Source:
     def __init__(self, path: Path, settings: ReadSettings) -> None:
         self.path, self.settings = Path(path), settings
         self.errors: list[str] = []
+        self.failed_at: float | None = None  # seconds of the first packet that could not be decoded
         self.container: InputContainer = self._open()
         self.stream: VideoStream = self._choose()
         self.base = Fraction(self.stream.time_base or Fraction(1, 90000))
@@ -159,6 +160,20 @@ class Source:
             self.path, f"not one frame can be decoded{detail}", "Copy it again, or repair it.", "nothing-decodable"
         )
 
+    def promised(self) -> float | None:
+        """Seconds of this stream by the container's own word, None where it says nothing of this stream."""
+        if self.stream.duration:
+            return float(self.stream.duration * self.base)
+        tag = self.stream.metadata.get("DURATION", "")  # Matroska, "H:MM:SS.nnnnnnnnn", counted from its own zero
+        parts = tag.split(":")
+        if len(parts) != 3:
+            return None
+        try:
+            seconds = sum(float(value) * unit for value, unit in zip(parts, (3600, 60, 1), strict=True))
+        except ValueError:
+            return None
+        return seconds - float(self.origin * self.base) if seconds > 0 else None
+
     def reopen(self) -> None:
         """Back to the very beginning, whatever the format can or cannot do."""
         self.container.close()
@@ -166,6 +181,7 @@ class Source:
         self.stream = self._choose()
         self._restart()
         self.errors.clear()
+        self.failed_at = None
 
     def _restart(self) -> None:
         """Forget what was read: the next packet is the first after opening or a seek."""
@@ -219,9 +235,15 @@ class Source:
                 return
             except (av.FFmpegError, OSError, ValueError) as error:
                 failures += 1
-                self.errors.append(_short(error))
+                self._failed(error, None)
                 if failures > self.settings.tolerated_errors:
                     return
+
+    def _failed(self, error: BaseException, pts: int | None) -> None:
+        """Remember an error and where it struck first."""
+        self.errors.append(_short(error))
+        if self.failed_at is None and pts is not None:
+            self.failed_at = self.time(pts)
 
     def _rebase(self, packet: Packet) -> None:
         """Keep time going on where the container's clock starts again or leaps (the limits are those of ffmpeg)."""
@@ -261,7 +283,7 @@ class Source:
             try:
                 yield from self.stream.decode(packet)
             except (av.FFmpegError, ValueError) as error:
-                self.errors.append(_short(error))
+                self._failed(error, packet.pts if packet is not None else None)
             if packet is None:
                 self.stream.codec_context.flush_buffers()
 
@@ -281,6 +303,7 @@ class Source:
                 if landed is not None and self.time(landed) <= time:
                     self._jump(target)
                     self.errors.clear()
+                    self.failed_at = None
                     return True
             except (av.FFmpegError, OSError, ValueError):
                 break

@@ -148,18 +148,26 @@ def open_network(
     return TorchNetwork(torch_module(), options)
 
 
-def convert(module: Any, example: tuple[Any, ...], xml: Path) -> None:
-    """Trace a torch module and write it as OpenVINO IR. The caller owns the folder (a temporary one)."""
-    import logging
+def convert(module: Any, example: tuple[Any, ...], xml: Path, half: bool = False) -> None:
+    """Trace a torch module and write it as OpenVINO IR. The caller owns the folder (a temporary one).
+
+    half: keep the weights as fp16 (half the disk; for large models that run in bf16 anyway).
+    """
     import warnings
 
     import openvino as ov
+    import torch
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tracing warns of every Python branch; the agreement tests are the check
-        logging.getLogger("nncf").setLevel(logging.ERROR)
-        model = ov.convert_model(module.eval(), example_input=example if len(example) > 1 else example[0])
-    ov.save_model(model, xml, compress_to_fp16=False)
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # its fused operators have no counterpart in OpenVINO
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # tracing warns of every Python branch; the agreement tests are the check
+            traced = torch.jit.trace(module.eval(), example, check_trace=False)
+            model = ov.convert_model(traced, example_input=example if len(example) > 1 else example[0])
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+    ov.save_model(model, xml, compress_to_fp16=half)
 
 
 def _compile(core: Any, xml: Path, config: dict[str, Any]) -> Any:

@@ -75,7 +75,7 @@ def built_folder(target: Path, recipe: str, build: Callable[[Path], None]) -> Pa
     hold the same content. recipe: changes whenever `build` would write something else.
     Raises VilcoError("not-writable") when the home cannot be written.
     """
-    if _built_by(target) == recipe:
+    if built_by(target) == recipe:
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,8 @@ def built_folder(target: Path, recipe: str, build: Callable[[Path], None]) -> Pa
 CARD = "card.json"
 
 
-def _built_by(folder: Path) -> str | None:
+def built_by(folder: Path) -> str | None:
+    """The recipe a folder was built by; None when it is not there or not whole."""
     try:
         return str(json.loads((folder / CARD).read_text())["recipe"])
     except (OSError, ValueError, KeyError):
@@ -113,7 +114,7 @@ def _swap(work: Path, target: Path, recipe: str) -> None:
             os.rename(work, target)
             return
         except OSError:
-            if _built_by(target) == recipe:
+            if built_by(target) == recipe:
                 return  # the other process was first
             old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.old."))
             with contextlib.suppress(OSError):

@@ -161,6 +161,7 @@ def _is_vfr(source: Source, head: _Head) -> bool:
     frames, length = source.stream.frames, source.stream.duration
     return bool(
         source.clock == "pts"
+        and not head.edited
         and frames > 100
         and length
         and abs(frames * middle / float(length * source.base) - 1) > 0.03
@@ -187,7 +188,7 @@ def _last(source: Source) -> tuple[float, int]:
         count += 1
         stamp = packet.pts if source.clock == "pts" else packet.dts
         if source.clock != "count" and stamp is not None and not packet.is_discard:
-            end = max(end, source.time(stamp + (packet.duration or round(source.step / source.base))))
+            end = max(end, source.time(stamp + source.delay + (packet.duration or round(source.step / source.base))))
     if source.clock == "count":
         end = count * float(source.step)
     return end or source.length(source.first), len(source.errors)

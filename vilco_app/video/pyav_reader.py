@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,9 +42,9 @@ class PyavReader:
     def walk(
         self, path: Path, rate: float, short_side: int | None, report: ReadReport, *, offset: float = 0.0,
         start: float = 0.0, last_bin: int = -1, keyframes_only: bool = False,
-    ) -> Iterator[Sample]:  # fmt: skip
+    ) -> Generator[Sample, None, int]:  # fmt: skip
         """Samples one by one. offset: where the file's time 0 lies on the clock of `start` and of the ticks;
-        last_bin: the bin of the last sample of the file before it."""
+        last_bin: the bin of the last sample of the file before it. Returns the last bin of this one."""
         slack = self.settings.slack
         with Source(path, self.settings) as source:
             shaper = Shaper(source.aspect, short_side, self.settings.scale_threads)
@@ -72,6 +72,7 @@ class PyavReader:
                 report.promised = promised + offset
                 ends_early = report.readable_to < report.promised - max(0.5, 0.01 * promised)
             report.complete = not source.errors and not ends_early
+        return last_bin
 
     def _frames(
         self, source: Source, rate: float, offset: float, begin: float, last_bin: int, report: ReadReport,

@@ -10,7 +10,7 @@ import numpy as np
 from vilco_app.values import VideoRefused
 from vilco_app.video.decord_reader import DecordReader
 from vilco_app.video.pyav_reader import PyavReader, tick_before
-from vilco_app.video.sampling import ReadReport, Sample, SampleStream, bin_of
+from vilco_app.video.sampling import ReadReport, Sample, SampleStream
 from vilco_app.video.settings import ReadSettings
 from vilco_app.video.types import Part, Recording, SampleBatch
 
@@ -35,12 +35,10 @@ def samples(
         for part in recording.parts:
             if part.offset + part.duration <= begin and part is not recording.parts[-1]:
                 continue
-            for sample in reader.walk(
+            last_bin = yield from reader.walk(
                 part.path, rate, short_side, report, offset=part.offset, start=start, last_bin=last_bin,
                 keyframes_only=keyframes_only,
-            ):  # fmt: skip
-                last_bin = bin_of(sample.time, rate, reader.settings.slack)
-                yield sample
+            )  # fmt: skip
             complete = complete and report.complete
         report.complete = complete
 

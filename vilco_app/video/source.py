@@ -53,6 +53,7 @@ class Source:
         self._straight: bool | None = None
         self._kept = 0  # seeks after which the key frame found came out as the first frame
         self.origin = 0
+        self.delay = 0  # from a packet's stamp to its frame's, where packets have decoding times only
         try:
             self.first: VideoFrame = self._first()
         except BaseException:
@@ -142,10 +143,19 @@ class Source:
 
     def _first(self) -> VideoFrame:
         first, step = None, round(self.step / self.base)
-        for number, frame in enumerate(self.frames(self.packets())):
+        began: list[int] = []
+
+        def watched() -> Iterator[Packet]:
+            for packet in self.packets():
+                if packet.dts is not None and not began:
+                    began.append(packet.dts)
+                yield packet
+
+        for number, frame in enumerate(self.frames(watched())):
             first = first or frame
             if self.clock != "pts":
                 self.origin = self.stamp(frame)
+                self.delay = self.origin - began[0] if self.clock == "dts" and began else 0
             elif frame.pts is not None:  # frames before it that carry no time are a nominal step apart
                 self._lead = [frame.pts - step * (number - i) for i in range(number)]
                 self.origin = (*self._lead, frame.pts)[0]
@@ -259,7 +269,7 @@ class Source:
             packet.pts += self._shift
         self._due = packet.dts + (packet.duration or round(self.step / self.base))
 
-    def _continuous(self) -> bool:
+    def continuous(self) -> bool:
         """Whether times of the container may be used to seek: its clock never starts again. Reads smaller files through;
         larger ones are a camera's, written in one go."""
         if self._straight is None:
@@ -291,7 +301,7 @@ class Source:
         """Go to a key frame at or before `time` (seconds). False: not possible, the file is back at its beginning."""
         import av
 
-        if self.clock == "count" or time <= 0 or not self._continuous():
+        if self.clock == "count" or time <= 0 or not self.continuous():
             self.reopen()
             return False
         margin = 0.0

@@ -1,0 +1,123 @@
+"""`vilco bench learn`: how much is kept over five stages, by strategy, on synthetic features; and what learning costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from vilco_app.benchmarks.synthetic import SyntheticSettings, SyntheticStage, synthetic_stages
+from vilco_app.continual import Plan, Task, fit, make_strategy
+from vilco_app.continual.matrix import acc, bwf_vilco
+from vilco_app.continual.protocols import Sample
+from vilco_app.network.batch import collate
+from vilco_app.network.config import NetworkConfig
+from vilco_app.network.decode import candidates, iou_1d
+from vilco_app.network.grid import points
+from vilco_app.network.learner import ViLCoLearner
+
+STRATEGIES = ("naive", "reservoir", "vilco", "episodic", "joint")
+SHARE = 0.065  # memory as a share of all training queries: 1010 of 15 511, the paper's
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The training of one stage, the same for every strategy."""
+
+    epochs: int = 6
+    batch_size: int = 10
+    lr: float = 2e-3  # the network below is a tenth of the shipped one
+    threshold: float = 0.5  # IoU of a hit
+
+
+@dataclass
+class Run:
+    """One strategy, one seed. matrix [T, T] of R@1 at the threshold on held-out queries (rows: after stage i)."""
+
+    strategy: str
+    seed: int
+    matrix: np.ndarray
+    seconds: list[float] = field(default_factory=list)
+    hits: list[np.ndarray] = field(default_factory=list)  # after the last stage, per stage
+
+    @property
+    def acc(self) -> float:
+        return float(acc(self.matrix))
+
+    @property
+    def bwf(self) -> float:
+        return float(bwf_vilco(self.matrix))
+
+
+def small_network(settings: SyntheticSettings, seed: int, **changes: Any) -> NetworkConfig:
+    """The shipped architecture, narrower and with fewer levels, so that CI can train it many times."""
+    sizes = {"width": 48, "heads": 2, "levels": 4, "stem_blocks": 1, "window": 8, "prompt_length": 4, "seed": seed}
+    return NetworkConfig(settings.video_dim, settings.text_dim, 0, **{**sizes, **changes})
+
+
+def options_for(name: str, memory: int) -> dict[str, Any]:
+    return {"memory": memory} if name not in ("naive", "joint", "l2", "ewc", "mas", "si", "lwf") else {}
+
+
+def run(
+    name: str, settings: SyntheticSettings, seed: int, share: float = SHARE, trained: Trained | None = None,
+    options: dict[str, Any] | None = None, network: dict[str, Any] | None = None,
+) -> Run:  # fmt: skip
+    """Learn all stages in order with one strategy and score every stage seen after each.
+
+    joint is trained once, on everything, at the end: the other rows of its matrix stay unset.
+    """
+    trained = trained or Trained()
+    stages = synthetic_stages(replace(settings, seed=seed))
+    learner = ViLCoLearner(small_network(settings, seed, **(network or {})))
+    memory = max(1, round(share * settings.train * settings.stages))
+    strategy = make_strategy(name, **{**options_for(name, memory), **(options or {})})
+    out = Run(name, seed, np.full((len(stages), len(stages)), np.nan))
+    plan = Plan(epochs=trained.epochs, batch_size=trained.batch_size, lr=trained.lr, seed=seed)
+    if name == "joint":
+        everything = [s for stage in stages for s in stage.train]
+        for k, stage in enumerate(stages):
+            learner.register(stage.train, k)
+        began = time.process_time()
+        fit(learner, make_strategy("naive"), everything, Task(0, "joint", 1), plan)
+        out.seconds.append(time.process_time() - began)
+        _score(out, learner, stages, len(stages) - 1, trained)
+        return out
+    for k, stage in enumerate(stages):
+        learner.register(stage.train, k)
+        began = time.process_time()
+        fit(learner, strategy, list(stage.train), Task(k, stage.name, len(stages)), plan)
+        out.seconds.append(time.process_time() - began)
+        with strategy.view(learner):
+            _score(out, learner, stages, k, trained)
+    return out
+
+
+def _score(out: Run, learner: ViLCoLearner, stages: list[SyntheticStage], row: int, trained: Trained) -> None:
+    out.hits = [hits(learner, stage.held, trained.threshold) for stage in stages[: row + 1]]
+    out.matrix[row, : row + 1] = [h.mean() for h in out.hits]
+
+
+@torch.inference_mode()
+def hits(learner: ViLCoLearner, samples: Sequence[Sample], threshold: float) -> np.ndarray:
+    """R@1 of each sample [n]: does the best window meet a true one with IoU >= threshold?"""
+    learner.net.eval()
+    out = []
+    for first in range(0, len(samples), 20):
+        part = list(samples[first : first + 20])
+        data = collate(part, learner.config, learner.categories, learner.device)
+        pyramid, code, _ = learner._see(data)
+        cells = learner.net.anchors(pyramid, data.mask)
+        texts = learner.net.anchor.texts(code.pooled)
+        logits = learner.net.anchor.scale * (cells * texts[:, None]).sum(-1) + learner.net.anchor.bias
+        logits = logits.masked_fill(~data.mask, -20.0)
+        distance = learner.net.boundaries(pyramid, data.mask)
+        u, scale = points(data.cells, learner.config.levels)
+        for i, s in enumerate(part):
+            found, _ = candidates(torch.sigmoid(logits[i]).numpy(), distance[i].numpy(), u, scale, most=1, least=0.0)
+            out.append(float(iou_1d(found, s.targets["windows"].numpy()).max() >= threshold))
+    return np.array(out)

@@ -100,7 +100,7 @@ def doctor(
     checks = [] if path else examine_installation(home)
 
     def human() -> str:
-        lines = [f"{'ok     ' if c.ok else 'problem'} {c.name}: {c.message}" for c in checks]
+        lines = [f"{'ok     ' if c.ok else 'problem' if c.needed else 'absent '} {c.name}: {c.message}" for c in checks]
         for file in files:
             lines.append(f"{'ok     ' if file.ok else 'problem'} {file.path}")
             lines += [f"          {code}: {message}" for code, message in file.problems]

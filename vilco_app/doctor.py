@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vilco_app.values import VilcoError, resolve_home
-
-FATAL = ("not-a-video", "refused", "missing", "empty", "no-video")  # findings that keep a file out of the library
+from vilco_app.values import VideoRefused, resolve_home
 
 
 @dataclass(frozen=True)
@@ -27,14 +25,15 @@ class FileReport:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing this installation needs."""
+    """One thing this installation needs, or (needed = False) could use."""
 
     name: str
     ok: bool
     message: str
+    needed: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "ok": self.ok, "message": self.message}
+        return {"name": self.name, "ok": self.ok, "needed": self.needed, "message": self.message}
 
 
 def examine_files(paths: Sequence[Path]) -> list[FileReport]:
@@ -54,13 +53,17 @@ def examine_files(paths: Sequence[Path]) -> list[FileReport]:
 def _examine(path: Path) -> FileReport:
     if not path.is_file():
         return FileReport(str(path), False, (("missing", f"{path} is not a file."),))
-    from vilco_app.video import examine
+    from vilco_app.video import examine, probe
 
+    findings: tuple[tuple[str, str], ...] = ()
     try:
-        findings = tuple((code, message) for code, message in examine(path))
-    except VilcoError as error:
-        return FileReport(str(path), False, ((error.code, f"{error.message} {error.remedy}"),))
-    return FileReport(str(path), not any(code in FATAL for code, _ in findings), findings)
+        findings = tuple((finding.code, finding.message) for finding in examine(path))
+        probe(path)
+    except VideoRefused as refusal:
+        return FileReport(str(path), False, findings or ((refusal.code, f"{refusal.message} {refusal.remedy}"),))
+    except OSError as error:
+        return FileReport(str(path), False, (("unreadable", f"{path}: {error.strerror}."),))
+    return FileReport(str(path), True, findings)
 
 
 def examine_installation(home: Path | None = None) -> list[Check]:
@@ -110,6 +113,8 @@ def _profiles(folder: Path) -> list[Check]:
     from vilco_app.encoders import profile_status
 
     return [
-        Check(f"profile {s.name}", s.ready, "ready" if s.ready else f"{s.reason} {s.remedy}".strip())
+        Check(
+            f"profile {s.name}", s.ready, "ready" if s.ready else f"{s.reason} {s.remedy}".strip(), s.name == "embedded"
+        )
         for s in profile_status(folder / "models")
     ]

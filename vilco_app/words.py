@@ -77,7 +77,7 @@ def searched(answer: Answer) -> str:
 
 def verdict(answer: Answer) -> str:
     """The first line of an answer: whether it is in there, how sure we are, and what was searched."""
-    percent = f"{answer.to_confidence():.0%}"
+    percent = f"{int(100 * answer.to_confidence() + 1e-6)}%"  # down, so that 50% never reads "not found"
     if not answer.moments:
         return f"Not found in {searched(answer)} searched."
     if answer.found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,12 @@ def _answering(memory: EpisodicMemory, ask: Callable[[Any, Any], Answer]) -> Cal
             answer = ask(query, None if where in (None, "", EVERYWHERE) else where)
             return cards.answer_html(answer, {v.id: v for v in memory.videos()}), answer.to_json()
         except VilcoError as error:
+            return cards.error_card(error), error.to_json()
+        except Exception as fault:  # the page stays usable; the whole story is on the terminal
+            traceback.print_exc()
+            error = VilcoError(
+                "internal", f"{type(fault).__name__}: {fault}.", "This is a fault of vilco: please report it."
+            )
             return cards.error_card(error), error.to_json()
 
     return answered

@@ -35,6 +35,7 @@ def serve(
     listener = _listen(host, port)
     address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{listener.getsockname()[1]}"
     memory = EpisodicMemory(home, profile=profile)
+    print("starting", file=sys.stderr, flush=True)
 
     import uvicorn
 

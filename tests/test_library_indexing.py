@@ -156,6 +156,7 @@ def test_a_stopped_job_goes_on_where_it_was(tmp_path: Path) -> None:
     def stop(done: float, _: float, text: str) -> None:
         if "indexing" in text and done >= 100:
             library.jobs.stop(library.jobs.list()[0].id)
+            time.sleep(0.6)  # the writer waits here, so the next steps must see the stop before the file ends
 
     report = library.add(path, profile, progress=stop)
     (video,) = library.videos()

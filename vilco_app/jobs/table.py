@@ -142,13 +142,13 @@ class JobTable:
                     return to_job(row), int(row["claim"]) + 1
         return None
 
-    def update(self, job_id: int, claim: int, done: float, total: float, text: str) -> bool:
+    def update(self, job_id: int, claim: int, done: float, total: float, text: str, kept: bool = False) -> bool:
         """Note progress; returns whether a stop was asked for (or the claim is no longer ours)."""
         with self.db.write() as connection:
             connection.execute(
-                "UPDATE jobs SET attempts = CASE WHEN ? > done THEN 1 ELSE attempts END, done = ?, total = ?, text = ?, "
+                "UPDATE jobs SET attempts = CASE WHEN ? THEN 0 ELSE attempts END, done = ?, total = ?, text = ?, "
                 "updated = ? WHERE id = ? AND claim = ? AND state = 'running'",
-                (done, done, total, text, now(), job_id, claim),
+                (kept, done, total, text, now(), job_id, claim),
             )
         return self.stop_wanted(job_id, claim)
 

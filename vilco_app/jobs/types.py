@@ -58,6 +58,13 @@ class Context(Protocol):
 
     def progress(self, done: float, total: float, text: str = "") -> None: ...
 
+    def kept(self) -> None:
+        """Something durable was done: were the process to die now, a restart would not begin where this one began.
+
+        A job whose process dies several times without ever getting here is given up.
+        """
+        ...
+
     def check(self) -> None:
         """Raise Stopped when the person stopped the job. Cheap; call it at least a few times per second."""
         ...

@@ -30,6 +30,7 @@ class JobContext:
         self.table, self.job, self.claim, self.every, self.listener = table, job, claim, every, listener
         self._noted = self._checked = 0.0
         self._latest: tuple[float, float, str] | None = None
+        self._kept = False
 
     def progress(self, done: float, total: float, text: str = "") -> None:
         self._latest = (done, total, text)
@@ -41,7 +42,11 @@ class JobContext:
     def flush(self) -> None:
         if self._latest is not None:
             self._noted = time.monotonic()
-            self.table.update(self.job.id, self.claim, *self._latest)
+            self.table.update(self.job.id, self.claim, *self._latest, kept=self._kept)
+            self._kept = False
+
+    def kept(self) -> None:
+        self._kept = True
 
     def check(self) -> None:
         if time.monotonic() - self._checked >= self.every:

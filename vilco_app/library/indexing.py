@@ -160,6 +160,7 @@ class Indexer:
             if time.monotonic() - committed >= self.defaults.commit_seconds:
                 self._commit(writer)
                 committed = time.monotonic()
+                context.kept()
                 if not keyframes and writer.take.rows - published >= self.defaults.publish_rows:
                     published = writer.take.rows
                     self.publish()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,9 @@ from vilco_app.video.types import Recording
 class LibraryDefaults:
     """The defaults of the three parts, with their reasons where they are used."""
 
-    indexing: IndexingDefaults = IndexingDefaults()
-    segments: SegmentDefaults = SegmentDefaults()
-    generations: GenerationDefaults = GenerationDefaults()
+    indexing: IndexingDefaults = field(default_factory=IndexingDefaults)
+    segments: SegmentDefaults = field(default_factory=SegmentDefaults)
+    generations: GenerationDefaults = field(default_factory=GenerationDefaults)
 
 
 Loader = Callable[[str], Profile]

@@ -16,7 +16,6 @@ from vilco_app.library.types import Hits, Statistics
 from vilco_app.library.view import Joined, Snapshot, View
 from vilco_app.values import VilcoError
 
-EXACT = 65_536  # vectors of the recordings asked for up to which all are scanned: exact, and as fast as any index
 RETRIES = 5  # a generation may be switched under a question; twice in a row is already rare
 
 
@@ -61,7 +60,7 @@ class Searcher:
         names = [v for v in (wanted if wanted is not None else snapshot.takes) if v in snapshot.takes]
         self._check(snapshot, kind, asked, names)
         count = sum(t.rows if kind == "globals" else t.regions for v in names for t in snapshot.takes[v])
-        if count <= EXACT and (wanted is not None or not snapshot.segments):
+        if count <= self.defaults.scanned and (wanted is not None or not snapshot.segments):
             self._scan(snapshot, kind, asked, top, {video: 0 for video in names}, parts)
         else:
             self._ask_segments(snapshot, kind, asked, top, wanted, parts)

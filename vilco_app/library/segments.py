@@ -34,6 +34,7 @@ class SegmentDefaults:
     inverted_above: int = 150_000  # vectors below which a scan of the projected vectors takes under 2 ms anyway
     lists: float = 2.0  # inverted lists = lists * sqrt(vectors)
     probes: float = 0.25  # fraction of the lists looked into
+    scanned: int = 65_536  # vectors of the recordings asked for up to which all are scanned: exact, and as fast
     restricted_probes: float = 0.6  # the same when only some recordings are asked: their best lie deeper
     candidates: int = 8  # candidates = candidates * top, put in order by their stored vectors
     training: int = 50_000  # vectors that principal components and value ranges are learnt from

@@ -1,0 +1,152 @@
+"""EpisodicMemory, as a Python caller uses it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vilco_app import EpisodicMemory
+from vilco_app.ui.demo import demo_paths
+from vilco_app.values import Answer, VilcoError
+
+
+@pytest.fixture(scope="module")
+def memory(make_home: Callable[[], Path]) -> EpisodicMemory:
+    memory = EpisodicMemory(make_home())
+    steps: list[tuple[float, float, str]] = []
+    report = memory.add(demo_paths(), progress=lambda done, total, text: steps.append((done, total, text)))
+    assert len(report.added) == 3 and not report.refused
+    assert steps and steps[-1][0] == pytest.approx(steps[-1][1], abs=1.0)
+    return memory
+
+
+def test_every_answer_is_its_json(memory: EpisodicMemory) -> None:
+    for answer in (memory.ask("a taxi", curve=True), memory.moments(["driving", "cycling"])):
+        assert Answer.from_json(answer.to_json()).to_json() == answer.to_json()
+        assert answer.searched.videos == 3 and answer.searched.seconds == pytest.approx(44.0, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [("a parked bicycle", "bikes"), ("a man wearing a bow tie", "carphone"), ("the earth seen from space", "world")],
+)
+def test_a_question_finds_its_recording(question: str, name: str, memory: EpisodicMemory) -> None:
+    assert name in memory.ask(question).moments[0].path
+
+
+def test_a_video_is_named_by_path_id_prefix_or_list(memory: EpisodicMemory, street: Path) -> None:
+    video = memory.resolve(street)
+    for ref in (street, str(street), video.id, video.id[:5], [video.id, street]):
+        answer = memory.ask("a car", video=ref)
+        assert answer.searched.videos == 1 and {m.video for m in answer.moments} == {video.id}
+
+
+def test_before_is_seconds_or_a_clock_in_one_video(memory: EpisodicMemory, street: Path) -> None:
+    for before in (4.0, "0:00:04", "4"):
+        answer = memory.ask("a car", video=street, before=before)
+        assert answer.moments and max(m.end for m in answer.moments) <= 4.0
+    for video in (None, demo_paths()[:2]):
+        with pytest.raises(VilcoError, match="before"):
+            memory.ask("a car", video=video, before=4.0)
+
+
+def test_a_picture_is_found_in_the_recording_it_is_from(memory: EpisodicMemory, street: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    frame = memory.frame(street, 8.5)
+    box = (0.2, 0.1, 0.75, 0.85)
+    height, width = frame.shape[:2]
+    crop = frame[int(0.1 * height) : round(0.85 * height), int(0.2 * width) : round(0.75 * width)]
+    Image.fromarray(crop).save(tmp_path / "bicycle.png")
+    for image, corners in ((crop, None), (str(tmp_path / "bicycle.png"), None), (frame, box), (f"{street}@8.5", box)):
+        answer = memory.find(image, box=corners)
+        assert answer.kind == "visual" and len(answer.tracks) == len(answer.moments)
+        assert Path(answer.tracks[0].moment.path).name == "bikes.mp4"
+        assert answer.tracks[0].moment.end > 7.0
+
+
+def test_corrections_answer_first_and_forgetting_takes_them_away(make_home: Callable[[], Path], street: Path) -> None:
+    memory = EpisodicMemory(make_home())
+    memory.add(street)
+    answer = memory.ask("where is my bicycle?")
+    memory.correct(answer, rank=1, start="0:00:07", end=9)
+    again = memory.ask("Where is my bicycle")
+    assert (again.moments[0].start, again.moments[0].end, again.moments[0].source) == (7.0, 9.0, "correction")
+    assert again.found
+    assert memory.forget(street, 6.5, "0:01:00") == (6.5, 10.0)
+    after = memory.ask("where is my bicycle?")
+    assert all(m.end <= 6.5 and m.source != "correction" for m in after.moments)
+    with pytest.raises(VilcoError, match="span"):
+        memory.forget(street, 5, 4)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"rank": 99},
+        {"rank": 1, "start": 3, "end": 2},
+        {"rank": 1, "end": 1e6},
+        {},
+        {"absent": True, "rank": 1},
+        {"start": 1},
+    ],
+)
+def test_a_correction_that_fits_nothing_is_refused(arguments: dict[str, Any], memory: EpisodicMemory) -> None:
+    answer = memory.ask("a car")
+    with pytest.raises(VilcoError) as error:
+        memory.correct(answer, **arguments)
+    assert error.value.remedy
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_an_empty_question_is_refused(text: str, memory: EpisodicMemory) -> None:
+    for ask in (memory.ask, memory.moments):
+        with pytest.raises(VilcoError, match="empty"):
+            ask(text)
+    with pytest.raises(VilcoError):
+        memory.moments([])
+    with pytest.raises(VilcoError, match="top"):
+        memory.ask("x", top=0)
+
+
+def test_odd_questions_are_answered(memory: EpisodicMemory) -> None:
+    for text in ("?", "🚲", "自転車はどこ?", "a " * 2000, "'; DROP TABLE videos; --", "<b>x</b>"):
+        assert memory.ask(text).moments
+
+
+def test_many_threads_ask_one_memory_at_once(make_home: Callable[[], Path], street: Path) -> None:
+    memory = EpisodicMemory(make_home())
+    memory.add(street)
+    fresh = EpisodicMemory(memory.home)  # nothing loaded yet: the threads race for the first load
+    answers: dict[int, Any] = {}
+
+    def ask(number: int) -> None:
+        try:
+            answers[number] = [(m.start, m.end) for m in fresh.ask("a taxi").moments]
+        except Exception as error:
+            answers[number] = error
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 8 and all(a == answers[0] and isinstance(a, list) for a in answers.values()), answers
+
+
+def test_base_snapshot_is_there_and_active(memory: EpisodicMemory) -> None:
+    models = memory.models().to_json()
+    assert models["active"] == "base" and models["snapshots"][0]["id"] == "base"
+    assert memory.use("base") == "base"
+
+
+def test_a_frame_outside_the_recording_is_refused(memory: EpisodicMemory, street: Path) -> None:
+    assert isinstance(memory.frame(street, 0.0), np.ndarray)
+    for time in (-1.0, 11.0):
+        with pytest.raises(VilcoError, match="outside"):
+            memory.frame(street, time)

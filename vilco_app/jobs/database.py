@@ -72,8 +72,7 @@ class Database:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             if self.read_only:
-                uri = f"{self.path.as_uri()}?mode=ro&immutable=1"
-                connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+                connection = self._connect_to_read()
             else:
                 connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -83,6 +82,19 @@ class Database:
             connection.row_factory = sqlite3.Row
             self._local.connection = connection
         return connection
+
+    def _connect_to_read(self) -> sqlite3.Connection:
+        """Where nothing may be written, not even the log's own lock file, the file is read as it lies there."""
+        for how in ("mode=ro", "mode=ro&immutable=1"):
+            uri = f"{self.path.as_uri()}?{how}"
+            connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+            try:
+                connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+                return connection
+            except sqlite3.OperationalError as error:
+                failure = error
+                connection.close()
+        raise failure
 
     def _version(self, connection: sqlite3.Connection) -> int:
         known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_versions'").fetchone()

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from vilco_app.jobs import Job, Jobs, Progress
 from vilco_app.library.catalogue import Catalogue
+from vilco_app.library.features import intact
 from vilco_app.library.footage import Footage
 from vilco_app.library.identity import expand, know, recording_id
-from vilco_app.library.records import IndexedRecord, VideoRecord
+from vilco_app.library.records import IndexedRecord, Take, VideoRecord
 from vilco_app.values import AddReport, Refusal, VilcoError
 
 FATAL = frozenset({"disk-full", "home-not-writable", "library-busy", "damaged-library"})
@@ -24,11 +25,13 @@ class Adder:
         catalogue: Catalogue,
         jobs: Jobs,
         footage: Footage,
+        features: Path,
         profile_id: str,
         rate: float,
         drop: Callable[[str], None],
     ) -> None:
         self.catalogue, self.jobs, self.footage, self.drop = catalogue, jobs, footage, drop
+        self.features = features
         self.profile_id, self.rate = profile_id, rate
         self.refused: list[Refusal] = []
         self.warnings: list[str] = []
@@ -41,6 +44,9 @@ class Adder:
         self.refused += refused
         self._known = self.catalogue.files()
         self._records = {v.id: v for v in self.catalogue.videos()}
+        self._takes: dict[str, list[Take]] = {}
+        for take in self.catalogue.takes(self.profile_id):
+            self._takes.setdefault(take.video, []).append(take)
         self._states = {i.video: i for i in self.catalogue.indexed(self.profile_id)}
         for group in self.footage.group_chapters(files):
             try:
@@ -82,7 +88,8 @@ class Adder:
             self.catalogue.put_files(files)
         self._records[video_id] = record
         self._known.update({f.path: f for f in files})
-        if state is not None and state.state in ("ready", "gaps") and state.rate >= self.rate - 1e-6:
+        done = state is not None and state.state in ("ready", "gaps") and state.rate >= self.rate - 1e-6
+        if done and all(intact(self.features, take) for take in self._takes.get(video_id, ())):
             self.unchanged.append(video_id)
             return
         if any(video_id == known.id for known, _ in self.wanted):

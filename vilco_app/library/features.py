@@ -50,6 +50,23 @@ def take_folder(root: Path, take: Take) -> Path:
     return root / take.video / take.profile.replace("/", "_").replace(":", "_") / f"take{take.id}"
 
 
+def file_sizes(take: Take) -> dict[str, int]:
+    """Bytes that the committed rows of a take need in each of its files."""
+    return {
+        "samples.bin": take.rows * SAMPLE.itemsize, "globals.bin": take.rows * take.global_dim * 2,
+        "groups.bin": (take.groups + 1) * 8, "regions.bin": take.regions * region_type(take.region_dim).itemsize,
+    }  # fmt: skip
+
+
+def intact(root: Path, take: Take) -> bool:
+    """Whether what was committed is still on the disk."""
+    folder = take_folder(root, take)
+    try:
+        return take.rows == 0 or all((folder / n).stat().st_size >= size for n, size in file_sizes(take).items())
+    except OSError:
+        return False
+
+
 class TakeWriter:
     """Appends samples to a take. Opening it throws away what was written after the last commit.
 
@@ -59,16 +76,12 @@ class TakeWriter:
     def __init__(self, root: Path, take: Take, still: StillDefaults | None = None) -> None:
         self.take, self.folder, self.still = take, take_folder(root, take), still or StillDefaults()
         self.dtype = region_type(take.region_dim)
-        sizes = {
-            "samples.bin": take.rows * SAMPLE.itemsize, "globals.bin": take.rows * take.global_dim * 2,
-            "groups.bin": (take.groups + 1) * 8, "regions.bin": take.regions * self.dtype.itemsize,
-        }  # fmt: skip
         self._files: dict[str, BinaryIO] = {}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if take.rows == 0:
                 (self.folder / "groups.bin").write_bytes(np.zeros(1, "<i8").tobytes())
-            for name, size in sizes.items():
+            for name, size in file_sizes(take).items():
                 file = open(self.folder / name, "ab")  # noqa: SIM115
                 self._files[name] = file
                 if file.tell() < size:
@@ -167,7 +180,10 @@ class TakeArrays:
         def load(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
             if shape[0] == 0:
                 return np.zeros(shape, dtype)
-            return np.memmap(folder / name, dtype=dtype, mode="r", shape=shape)
+            try:
+                return np.memmap(folder / name, dtype=dtype, mode="r", shape=shape)
+            except ValueError:  # shorter than what was committed
+                raise FileNotFoundError(2, "cut short", str(folder / name)) from None
 
         self.take = take
         self.samples = load("samples.bin", SAMPLE, (take.rows,))

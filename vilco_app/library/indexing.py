@@ -13,7 +13,7 @@ import numpy as np
 from vilco_app.encoders.base import Features, Profile
 from vilco_app.jobs import Context
 from vilco_app.library.catalogue import Catalogue
-from vilco_app.library.features import TakeWriter
+from vilco_app.library.features import TakeWriter, intact
 from vilco_app.library.footage import Footage
 from vilco_app.library.pipeline import run_pipeline
 from vilco_app.library.records import IndexedRecord, Take, TakeKind, VideoRecord
@@ -125,8 +125,10 @@ class Indexer:
 
     def _take(self, video: str, kind: TakeKind, rate: float, create: bool = True) -> Any:
         for take in self.catalogue.takes(self.profile.id, video):
-            if take.kind == kind:
+            if take.kind == kind and intact(self.root, take):
                 return take
+            if take.kind == kind:
+                self.catalogue.delete_takes([take.id])  # somebody deleted its files
         if not create:
             return None
         profile = self.profile

@@ -169,7 +169,7 @@ class Library:
         self.catalogue.put_setting(window_setting(profile.id), repr(float(profile.window)))
         self.use_profile(profile.id)
         listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
-        adder = Adder(self.catalogue, self.jobs, self.footage, profile.id, rate, self._drop)
+        adder = Adder(self.catalogue, self.jobs, self.footage, self.features_folder, profile.id, rate, self._drop)
         return adder.run(listed, progress)
 
     def correct(

@@ -44,9 +44,12 @@ class Searcher:
             snapshot = self.view.snapshot()
             try:
                 return self._search(snapshot, kind, asked, top, videos)
-            except FileNotFoundError:
+            except FileNotFoundError as error:
                 if attempt == RETRIES - 1:
-                    raise
+                    raise VilcoError(
+                        "damaged-features", f"{error.filename or error}: a file of the library is missing.",
+                        "Add the videos again, which makes what is missing anew.",
+                    ) from None  # fmt: skip
                 self.view.refresh()
         raise AssertionError("unreachable")
 

@@ -159,6 +159,13 @@ def join(root: Path, video: Video, takes: tuple[Take, ...], forgotten: tuple[tup
     return Joined(stored, tuple(kept), tuple(first), tuple(start), tuple(region_first), tuple(region_start))
 
 
+def lost(video: Video) -> VilcoError:
+    return VilcoError(
+        "damaged-features", f"{video.path}: its features are no longer in the library's folder.",
+        f"Index it again with: vilco add {video.path}",
+    )  # fmt: skip
+
+
 class View:
     """Snapshots and opened recordings of one profile, refreshed when the catalogue's version moves. Thread-safe."""
 
@@ -193,8 +200,10 @@ class View:
             try:
                 joined = join(self.root, facts, now.takes.get(video, ()), now.forgotten.get(video, ()))
             except FileNotFoundError:  # the take was replaced between reading the catalogue and opening its files
-                if given or attempt == 4:
+                if given:
                     raise
+                if attempt == 4:
+                    raise lost(facts) from None
                 with self._lock:
                     self._snapshot = None
                 continue

@@ -43,16 +43,21 @@ class EpisodicMemory:
     home: data folder (`resolve_home`). profile: the encoders to index and ask with; "auto" = the best on this machine.
     """
 
-    def __init__(self, home: str | Path | None = None, profile: str = "auto") -> None:
+    def __init__(self, home: str | Path | None = None, profile: str = "auto", progress: Progress | None = None) -> None:
+        """progress(done, total, text): told while encoders are prepared, once per home; it takes about half a minute."""
         self.home = resolve_home(home)
-        self._profile_name = profile
-        self._lock = threading.RLock()
+        self._profile_name, self._progress = profile, progress
+        self._lock = threading.Lock()
+        self._locks: dict[str, threading.RLock] = {}
         self._parts: dict[str, Any] = {}
 
     # --- parts, each made once ---------------------------------------------------------------------------------
 
     def _part(self, name: str, make: Callable[[], Any]) -> Any:
+        """The part `name`, made by the first who asks; others wait for it, and for it alone."""
         with self._lock:
+            lock = self._locks.setdefault(name, threading.RLock())
+        with lock:
             if name not in self._parts:
                 self._parts[name] = make()
             return self._parts[name]
@@ -64,7 +69,7 @@ class EpisodicMemory:
         def make() -> Any:
             from vilco_app.encoders import load_profile
 
-            return load_profile(self._profile_name, self.home / "models")
+            return load_profile(self._profile_name, self.home / "models", progress=self._progress)
 
         return self._part("profile", make)
 
@@ -96,22 +101,34 @@ class EpisodicMemory:
 
     @property
     def answerer(self) -> Answerer:
-        """What answers: the zero-shot grounder, with the active snapshot's network where one is active."""
+        """What answers: the zero-shot grounder, with the active snapshot's network where one is active.
 
-        def make() -> Any:
-            from vilco_app import learning
-            from vilco_app.answering import Answerer
+        Another process may learn or roll back meanwhile, so the active snapshot is looked up for every question.
+        """
+        from vilco_app.learning.snapshots import Snapshots
 
-            active = learning.serving(self.home, self.profile)
-            return Answerer(
-                self.library, self.profile, network=active.network, weights=active.weights, snapshot=active.snapshot
-            )
+        active = Snapshots(self.home).active()
+        name, answerer = self._part("answerer", lambda: (active, self._answerer()))
+        if name != active:
+            answerer = self._answerer()
+            self._parts["answerer"] = active, answerer
+        return answerer
 
-        return self._part("answerer", make)
+    def _answerer(self) -> Answerer:
+        from vilco_app import learning
+        from vilco_app.answering import Answerer
+
+        serving = learning.serving(self.home, self.profile)
+        return Answerer(
+            self.library, self.profile, network=serving.network, weights=serving.weights, snapshot=serving.snapshot
+        )
 
     @property
     def jobs(self) -> Jobs:
         """The durable job table of this home."""
+        from vilco_app import learning
+
+        learning.register_jobs(self.catalogue.jobs, self.home)
         return self.catalogue.jobs
 
     def resume(self, job: int, progress: Progress | None = None) -> None:
@@ -306,9 +323,10 @@ class EpisodicMemory:
 
         if corrections:
             stage = learning.corrections_stage(self.catalogue.corrections())
-        report = learning.learn(self.home, self.library, self.profile, stage, strategy, progress=progress)
-        self._forget_answerer()
-        return report
+        return learning.learn_in_job(
+            self.home, self.library, self.profile, stage, strategy, progress=progress,
+            profile_name=None if self._profile_name == "auto" else self._profile_name,
+        )  # fmt: skip
 
     def evaluate(
         self, stage: Any, progress: Progress | None = None, export: str | None = None, output: str | Path | None = None
@@ -332,13 +350,7 @@ class EpisodicMemory:
         """Answer with this snapshot from now on -> its id."""
         from vilco_app import learning
 
-        active = learning.use(self.home, snapshot)
-        self._forget_answerer()
-        return active
-
-    def _forget_answerer(self) -> None:
-        with self._lock:
-            self._parts.pop("answerer", None)
+        return learning.use(self.home, snapshot)
 
 
 def _paths(paths: str | Path | Iterable[str | Path]) -> list[Path]:

@@ -31,7 +31,7 @@ StageLike = Any  # a path (str, Path), a stage object (dict) or a `Stage`
 
 __all__ = [
     "EvaluationReport", "Fusion", "LearnReport", "Matrix", "ModelList", "Progress", "SnapshotInfo", "StageScore",
-    "Stopped", "corrections_stage", "evaluate", "forget", "learn", "models", "serving", "use",
+    "Stopped", "corrections_stage", "evaluate", "forget", "learn", "learn_in_job", "models", "register_jobs", "serving", "use",
 ]  # fmt: skip
 
 
@@ -56,6 +56,32 @@ def learn(
     from vilco_app.learning.run import learn_stage
 
     return learn_stage(home, library, profile, stage, strategy, preset, progress, job, activate)
+
+
+def learn_in_job(
+    home: Path,
+    library: Any,
+    profile: Profile,
+    stage: StageLike,
+    strategy: str | None = None,
+    preset: str = "auto",
+    progress: Progress | None = None,
+    profile_name: str | None = None,
+) -> LearnReport:
+    """`learn` as a durable job in a child process at low priority; returns when it is done. Stop and resume with `vilco jobs`.
+
+    profile_name: how `load_profile` finds the profile again (default: its id without the version).
+    """
+    from vilco_app.learning.job import learn_in_job as run
+
+    return run(home, library, profile, stage, strategy, preset, progress, profile_name)
+
+
+def register_jobs(jobs: Any, home: Path) -> None:
+    """Let this process run learn jobs (vilco_app.jobs.Jobs)."""
+    from vilco_app.learning.job import register
+
+    register(jobs, home)
 
 
 def models(home: Path) -> ModelList:

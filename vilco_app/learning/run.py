@@ -48,14 +48,18 @@ def learn_stage(
     job: str | None = None,
     activate: bool = True,
     should_stop: Callable[[], bool] | None = None,
+    parent: str | None = None,
 ) -> LearnReport:
-    """See `vilco_app.learning.learn`. should_stop: asked before every step; true: `Stopped` is raised, work is kept."""
+    """See `vilco_app.learning.learn`. should_stop: asked before every step; true: `Stopped` is raised, work is kept.
+
+    parent: the snapshot to learn on top of; None: the active one.
+    """
     began = time.perf_counter()
     say = progress or (lambda done, total, text: None)
     snapshots = Snapshots(home)
     resolved = resolve_stage(source, library, profile, progress)
     stage = resolved.stage
-    parent = snapshots.active()
+    parent = parent or snapshots.active()
     start = restore(snapshots, parent, profile, strategy or _parent_strategy(snapshots, parent))
     sampler = Sampler(library, profile, start.learner.config)
     train = stage.part("train")

@@ -100,6 +100,18 @@ class LearnReport:
             "warnings": list(self.warnings),
         }  # fmt: skip
 
+    def full_json(self) -> dict[str, Any]:
+        """to_json with the per-query hits of the matrix: what a child process hands back."""
+        return {**self.to_json(), "matrix": self.matrix.full_json()}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> LearnReport:
+        return LearnReport(
+            data["snapshot"], data["parent"], data["stage"], data["strategy"], data["losses"], data["seconds"],
+            Matrix.from_json(data["matrix"]), Fusion.from_json(data["fusion"]), data["train_seconds"],
+            data["evaluate_seconds"], tuple(data["warnings"]),
+        )  # fmt: skip
+
 
 @dataclass(frozen=True)
 class SnapshotInfo:

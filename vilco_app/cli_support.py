@@ -106,10 +106,14 @@ def _lines(quiet: bool) -> Progress:
 
 
 def memory(home: Path | None, profile: str = "auto") -> Any:
-    """The service object of this home."""
+    """The service object of this home. Says on stderr when encoders are prepared, which happens once."""
     from vilco_app.memory import EpisodicMemory
 
-    return EpisodicMemory(home, profile=profile)
+    return EpisodicMemory(home, profile=profile, progress=lambda done, total, text: _tell(text))
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def read_answer(path: Path) -> Any:

@@ -86,9 +86,13 @@ def player_data(video: Video) -> dict[str, object]:
     }  # fmt: skip
 
 
-def library_html(videos: Sequence[Video], jobs: Sequence[Job], messages: Sequence[str] = ()) -> str:
+def library_html(
+    videos: Sequence[Video], jobs: Sequence[Job], messages: Sequence[str] = (), preparing: str = ""
+) -> str:
     """One row per recording with how far it is indexed, the jobs that wait or run, and what was refused."""
     rows = [_row(video) for video in videos]
+    if preparing:
+        rows.append(f'<div class="v-job">{escape(preparing)}</div>')
     for job in jobs:
         if job.finished and job.state != "failed":
             continue

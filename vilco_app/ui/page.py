@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import traceback
 from collections.abc import Callable
@@ -102,12 +101,10 @@ def _answering(memory: EpisodicMemory, ask: Callable[[Any, Any], Answer]) -> Cal
             return cards.answer_html(answer, {v.id: v for v in memory.videos()}), answer.to_json()
         except VilcoError as error:
             return cards.error_card(error), error.to_json()
-        except Exception as fault:  # the page stays usable; the whole story is on the terminal
+        except Exception as error:  # the page stays usable; the whole story is on the terminal
             traceback.print_exc()
-            error = VilcoError(
-                "internal", f"{type(fault).__name__}: {fault}.", "This is a fault of vilco: please report it."
-            )
-            return cards.error_card(error), error.to_json()
+            told = VilcoError("internal", f"{type(error).__name__}: {error}.", "A fault of vilco: please report it.")
+            return cards.error_card(told), told.to_json()
 
     return answered
 
@@ -190,7 +187,7 @@ def _library(memory: EpisodicMemory, indexer: Indexer) -> Callable[[str, str], t
 
         try:
             videos, jobs = memory.videos(), memory.jobs.list()
-            html = cards.library_html(videos, jobs, indexer.messages)
+            html = cards.library_html(videos, jobs, indexer.messages, indexer.preparing)
         except VilcoError as error:
             return cards.error_card(error), gr.skip(), ""
         if html == seen:
@@ -220,8 +217,3 @@ def head() -> str:
     """The player's script, inline."""
     script = (Path(__file__).parent / "player.js").read_text(encoding="utf-8")
     return f"<script>{script}</script>"
-
-
-def cache_folder(home: Path) -> None:
-    """Uploads land in the home first, so that keeping one is a rename, not a copy."""
-    os.environ["GRADIO_TEMP_DIR"] = str(home / "indexes" / "uploads")

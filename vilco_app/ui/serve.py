@@ -36,6 +36,8 @@ def serve(
     address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{listener.getsockname()[1]}"
     memory = EpisodicMemory(home, profile=profile)
     print("starting", file=sys.stderr, flush=True)
+    # uploads land in the home, so that keeping one is a rename, not a copy
+    os.environ["GRADIO_TEMP_DIR"] = str(memory.home / "indexes" / "uploads")
 
     import uvicorn
 

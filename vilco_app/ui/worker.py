@@ -21,6 +21,7 @@ class Indexer:
         self._lock = threading.Lock()
         self._messages: list[str] = []
         self._open = 0
+        self._ready = threading.Event()
         threading.Thread(target=self._work, name="indexer", daemon=True).start()
 
     def add(self, paths: list[Path]) -> None:
@@ -40,7 +41,14 @@ class Indexer:
         with self._lock:
             return list(self._messages)
 
+    @property
+    def preparing(self) -> str:
+        """What keeps the first question waiting, or ""."""
+        return "" if self._ready.is_set() else "Preparing the encoders; the first time this takes about a minute."
+
     def _work(self) -> None:
+        self._run(lambda: self._memory.profile)
+        self._ready.set()
         self._run(self._memory.resume_all)  # what an earlier process left unfinished
         while True:
             paths = self._wanted.get()

@@ -28,6 +28,9 @@ VERSION = "1"  # raise whenever stored vectors change
 RECIPE = "6"  # raise whenever the converted files would differ
 
 
+Progress = Callable[[int, int, str], None]
+
+
 @dataclass(frozen=True)
 class EmbeddedOptions:
     """Defaults, each measured in docs/encoders.md.
@@ -36,8 +39,8 @@ class EmbeddedOptions:
     sharpness: softmax factor on the cosine between question and class names. class_scale, colour_scale: bring the spread
     of those blocks to that of the ConSE cosine, so that the plain inner product is a fair sum of the scores.
     colour_weight: of the standardised colour score against the other two. short_side: pixels of the shorter frame side
-    (more helps small objects, but not whole frames, and costs with its square). crop_sides: sides at which a picture of a
-    thing is encoded, since in a frame the thing is small. concepts: classes shown to the person.
+    (more helps small objects, but not whole frames, and costs with its square). crop_sides: longer sides at which a picture
+    of a thing is encoded, since in a frame the thing is small. concepts: classes shown to the person.
     """
 
     temperature: float = 1.5
@@ -47,7 +50,7 @@ class EmbeddedOptions:
     colour_scale: float = 0.3
     colour_weight: float = 1.5
     short_side: int = 256
-    crop_sides: tuple[int, ...] = (96, 128, 192)
+    crop_sides: tuple[int, ...] = (96, 160, 256)
     concepts: int = 5
 
 
@@ -92,6 +95,28 @@ class MiniLM:
         return out
 
 
+def embedded_folder(models: Path, progress: Progress | None = None) -> Path:
+    """The folder of the converted packaged weights, converted now if they are not yet (needs torch, once)."""
+
+    def build(folder: Path) -> None:
+        from vilco_app.encoders.embedded_convert import build_embedded
+
+        build_embedded(folder, progress)
+
+    return built_folder(models / "encoders" / f"embedded@{VERSION}", RECIPE, build)
+
+
+def open_minilm(folder: Path, runtime: RuntimeOptions) -> MiniLM:
+    """The text encoder out of `embedded_folder`; also the questions' encoder of profiles that have none of their own."""
+
+    def module() -> object:
+        from vilco_app.encoders.embedded_convert import text_module
+
+        return text_module(folder)
+
+    return MiniLM(folder, open_network(folder, "text", runtime, module, "f32"))
+
+
 class EmbeddedProfile:
     """Profile "embedded": see `vilco_app.encoders.base.Profile`. Converts its weights on first use (needs torch once)."""
 
@@ -104,7 +129,7 @@ class EmbeddedProfile:
         models: Path,
         options: EmbeddedOptions | None = None,
         runtime: RuntimeOptions | None = None,
-        progress: Callable[[int, int, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         from safetensors.numpy import load_file
 
@@ -114,11 +139,6 @@ class EmbeddedProfile:
         self.name, self.version = "efficientnet-lite0", VERSION
         self.preprocess = f"rgb-short{self.options.short_side}-pm1"
 
-        def build(folder: Path) -> None:
-            from vilco_app.encoders.embedded_convert import build_embedded
-
-            build_embedded(folder, progress)
-
         def module(name: str) -> Callable[[], object]:
             def make() -> object:
                 from vilco_app.encoders import embedded_convert
@@ -127,12 +147,12 @@ class EmbeddedProfile:
 
             return make
 
-        self.folder = built_folder(models / "encoders" / self.id, RECIPE, build)
+        self.folder = embedded_folder(models, progress)
         self._vision = open_network(self.folder, "vision", runtime, module("vision"))
         self._open_dense = lambda: open_network(self.folder, "dense", runtime, module("dense"))
         self._dense: Network | None = None
         self._lock = Lock()
-        self.text_encoder = MiniLM(self.folder, open_network(self.folder, "text", runtime, module("text"), "f32"))
+        self.text_encoder = open_minilm(self.folder, runtime)
         concepts = load_file(str(self.folder / "concepts.safetensors"))
         self._names, self._meanings, self._classes = concepts["names"], concepts["meanings"], concepts["classes"]
         self._words: list[str] = json.loads((self.folder / "words.json").read_text())
@@ -168,12 +188,12 @@ class EmbeddedProfile:
         return self._dense(np.ascontiguousarray(frames))[0]
 
     def image(self, image: np.ndarray) -> ImageVectors:
-        """image [H, W, 3] uint8 of any size -> its vector as one frame; unit region vectors at the sides of `crop_sides`,
+        """image [H, W, 3] uint8 of any size -> its vector as one frame; unit region vectors at the sizes of `crop_sides`,
         row 0 their mean."""
         whole = resize_short(image, self.short_side)[None]
         rows = []
         for side in self.options.crop_sides:
-            _, cells = self._vision(resize_short(image, side)[None])
+            _, cells = self._vision(resize_long(image, side)[None])
             rows.append(unit(centre_pool(cells[0])))
         regions = np.stack([unit(np.mean(rows, 0)), *rows])
         return ImageVectors(self._globals(whole, *self._vision(whole))[0], regions)
@@ -211,4 +231,14 @@ def resize_short(image: np.ndarray, short: int) -> np.ndarray:
     size = (min(4 * short, max(1, round(w * scale))), min(4 * short, max(1, round(h * scale))))
     if size == (w, h):
         return np.ascontiguousarray(image)
+    return np.asarray(Image.fromarray(image).resize(size, Image.Resampling.BICUBIC))
+
+
+def resize_long(image: np.ndarray, long: int) -> np.ndarray:
+    """image [H, W, 3] uint8 -> longer side = long, aspect kept (bicubic). The shorter side is at least 32."""
+    from PIL import Image
+
+    h, w = image.shape[:2]
+    scale = long / max(h, w)
+    size = (max(32, round(w * scale)), max(32, round(h * scale)))
     return np.asarray(Image.fromarray(image).resize(size, Image.Resampling.BICUBIC))

@@ -38,6 +38,18 @@ def load_profile(
         from vilco_app.encoders.clip import ClipProfile
 
         return ClipProfile(name, models, runtime, progress)
+    if kind == "dino":
+        from vilco_app.encoders.dino import DinoProfile
+
+        return DinoProfile(name, models, runtime, progress)
+    if kind == "egovlp":
+        from vilco_app.encoders.egovlp import EgoVlpProfile
+
+        return EgoVlpProfile(name, models, runtime, progress)
+    if kind == "precomputed":
+        from vilco_app.encoders.precomputed import PrecomputedProfile
+
+        return PrecomputedProfile(name, models, runtime, progress)
     raise VilcoError("unknown-profile", f"profile {name!r} is not known.", f"Use auto or one of: {', '.join(NAMES)}.")
 
 
@@ -72,7 +84,21 @@ def profile_status(models: Path | None = None) -> list[ProfileStatus]:
                 "Get one with: vilco setup clip, or name a weights file: clip:MODEL:PATH.", options,
             )
         )  # fmt: skip
+    out.append(_dino_status())
+    why = "its weights are a file that you name."
+    out.append(ProfileStatus("egovlp", False, why, "Use it as egovlp:/path/to/checkpoint"))
+    out.append(ProfileStatus("precomputed", False, "its features are files.", "Use it as precomputed:/path/to/folder"))
     return out
+
+
+def _dino_status() -> ProfileStatus:
+    from vilco_app.encoders.dino import find_dino
+
+    try:
+        find_dino("dino")
+        return ProfileStatus("dino", True)
+    except VilcoError as error:
+        return ProfileStatus("dino", False, error.message, error.remedy)
 
 
 def setup(profile: str, models: Path | None = None, progress: Progress | None = None) -> None:
@@ -80,8 +106,16 @@ def setup(profile: str, models: Path | None = None, progress: Progress | None = 
 
     The only function of the product that uses the network. Raises VilcoError("download-failed").
     """
-    if profile.partition(":")[0] == "clip":
+    kind = profile.partition(":")[0]
+    if kind == "clip":
         from vilco_app.encoders.clip_weights import download
 
         download(profile, progress)
+    elif kind == "dino":
+        from vilco_app.encoders import dino
+
+        try:
+            dino.find_dino(profile)
+        except VilcoError:
+            dino.download(profile)
     load_profile(profile, models, progress=progress)

@@ -7,7 +7,6 @@ rest (see `frames_at`).
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -98,10 +97,11 @@ class _File:
             self._size = shaper.size(source.first)
             first = shaper.array(source.first)
             start = source.stream.start_time
-            shift = float((start - source.origin) * source.base) if start is not None else 0.0
+            shift, base = (start or 0) - source.origin, float(source.base)
         self._reader = self._guard(self._open)
         stamps = self._guard(lambda: self._reader.get_frame_timestamp(range(len(self._reader))))
-        times = np.asarray(stamps, dtype=np.float64).reshape(-1, 2) + shift
+        # its times are single precision: back to whole units of the stream's clock
+        times = (np.round(np.asarray(stamps, dtype=np.float64).reshape(-1, 2) / base) + shift) * base
         self._skip = int(np.searchsorted(times[:, 0], -settings.slack))
         self.times = times[self._skip :, 0]
         if not len(self.times) or not np.isfinite(times).all() or (np.diff(times[:, 0]) <= 0).any():
@@ -143,7 +143,6 @@ class _File:
                 raise self._refusal("it has open groups of pictures, in which decord seeks wrongly")
 
     def _open(self) -> Any:
-        os.environ.setdefault("DECORD_EOF_RETRY_MAX", "512")  # its default of 10240 takes a minute to give up
         import decord
 
         decord.logging.set_level(decord.logging.QUIET)

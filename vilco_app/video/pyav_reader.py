@@ -71,6 +71,9 @@ class PyavReader:
             if promised is not None:
                 report.promised = promised + offset
                 ends_early = report.readable_to < report.promised - max(0.5, 0.01 * promised)
+                if ends_early:
+                    here = report.readable_to - offset
+                    report.note(f"{source.path.name} ends early: readable up to {here:.1f} s of {promised:.1f} s")
             report.complete = not source.errors and not ends_early
         return last_bin
 

@@ -35,10 +35,16 @@ def samples(
         for part in recording.parts:
             if part.offset + part.duration <= begin and part is not recording.parts[-1]:
                 continue
-            last_bin = yield from reader.walk(
-                part.path, rate, short_side, report, offset=part.offset, start=start, last_bin=last_bin,
-                keyframes_only=keyframes_only,
-            )  # fmt: skip
+            try:
+                last_bin = yield from reader.walk(
+                    part.path, rate, short_side, report, offset=part.offset, start=start, last_bin=last_bin,
+                    keyframes_only=keyframes_only,
+                )  # fmt: skip
+            except VideoRefused as refusal:  # a chapter gone bad costs itself, not the others
+                if part is recording.parts[0]:
+                    raise
+                report.note(refusal.message)
+                report.complete = False
             complete = complete and report.complete
         report.complete = complete
 

@@ -2,71 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from vilco_app.continual.chance import get_random, seeded, set_random
+from vilco_app.continual.plan import FitResult, Plan, StepRecord
 from vilco_app.continual.protocols import Batch, Ctx, HasBatches, Learner, Sample, Strategy, Task
 from vilco_app.values import VilcoError
 
-
-@dataclass(frozen=True)
-class Plan:
-    """How one stage is trained."""
-
-    epochs: int = 10  # passes over the training set; small stages converge within ten
-    min_steps: int = 0  # more epochs until this many steps: a correction of one example needs more than ten steps
-    max_steps: int | None = None  # stop earlier, for a stage that must fit a time budget
-    batch_size: int = (
-        16  # samples per step before replay is mixed in: the largest that is not slower per sample on 2 cores
-    )
-    lr: float = 1e-3  # AdamW at transformer sizes of a few million parameters
-    weight_decay: float = 0.05  # ViLCo's and ActionFormer's value; never applied to 1-D parameters
-    clip: float | None = 1.0  # global gradient norm, as in ActionFormer
-    optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
-    warmup: float = 0.05  # share of the steps in which the rate rises: shrinks the stability gap at a stage border
-    schedule: Literal["cosine", "constant"] = "cosine"
-    seed: int = 0
-
-    def rate(self, step: int, steps: int) -> float:
-        """Factor of lr at a step: linear warm-up, then cosine to zero (or constant)."""
-        warm = int(self.warmup * steps)
-        if step < warm:
-            return (step + 1) / warm
-        if self.schedule == "constant":
-            return 1.0
-        done = (step - warm) / max(1, steps - warm)
-        return 0.5 * (1 + float(torch.cos(torch.tensor(torch.pi * done))))
-
-
-@dataclass
-class StepRecord:
-    """Losses of one step as floats. new, replay: mean loss of the samples of that origin (None: none in the batch)."""
-
-    step: int
-    steps: int
-    total: float
-    new: float | None
-    replay: float | None
-    extra: dict[str, float] = field(default_factory=dict)
-    grad_norm: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        return {"step": self.step, "steps": self.steps, "total": self.total, "new": self.new, "replay": self.replay,
-                "grad_norm": self.grad_norm, **self.extra}  # fmt: skip
-
-
-@dataclass
-class FitResult:
-    """done: the stage is finished (after_task ran). state: to resume from when it is not. losses: one record per step."""
-
-    done: bool
-    losses: list[StepRecord]
-    state: dict[str, Any] | None = None
+__all__ = ["FitResult", "Plan", "StepRecord", "fit", "make_optimizer", "refit", "seeded", "split", "step"]
 
 
 def make_optimizer(strategy: Strategy, ctx: Ctx, plan: Plan) -> torch.optim.Optimizer:
@@ -205,13 +152,13 @@ def _epochs(
     else:
         ctx.optimizer.load_state_dict(resume["optimizer"])
         queue, ctx.step, ctx.steps = [list(b) for b in resume["queue"]], int(resume["step"]), int(resume["steps"])
-        _set_random(resume["random"])
+        set_random(resume["random"])
 
     def state() -> dict[str, Any]:
         assert ctx.optimizer is not None
         return {
             "task": ctx.task.index, "step": ctx.step, "steps": ctx.steps, "queue": [list(b) for b in queue],
-            "rng": ctx.rng.get_state(), "random": _get_random(), "learner": _clone(learner.state_dict()),
+            "rng": ctx.rng.get_state(), "random": get_random(), "learner": _clone(learner.state_dict()),
             "strategy": strategy.state_dict(), "optimizer": _clone(ctx.optimizer.state_dict()),
         }  # fmt: skip
 
@@ -277,28 +224,6 @@ def refit(
             keep()
     learner.module.zero_grad(set_to_none=True)
     learner.module.eval()
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """torch's global generators seeded inside (dropout, initialisation of new rows), as they were outside."""
-    before = _get_random()
-    torch.manual_seed(seed)
-    try:
-        yield
-    finally:
-        _set_random(before)
-
-
-def _get_random() -> list[Tensor]:
-    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return [torch.get_rng_state(), *devices]
-
-
-def _set_random(state: Sequence[Tensor]) -> None:
-    torch.set_rng_state(state[0].cpu())
-    if torch.cuda.is_available() and len(state) - 1 == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all([s.cpu() for s in state[1:]])
 
 
 def _clone(value: Any) -> Any:

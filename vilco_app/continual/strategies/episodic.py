@@ -33,7 +33,9 @@ class Options:
     share: float = 0.5  # of the loss for replayed samples
     least: int = 8  # replayed samples per step at least, so that a stage of one example still rehearses
     stored: float = 0.5  # a: weight of the stored-output term
-    current: float = 0.0  # c: weight of the previous model's say on old classes in new samples: one more pass, no gain measured
+    current: float = (
+        0.0  # c: weight of the previous model's say on old classes in new samples: one more pass, no gain measured
+    )
     gate: float = 0.3  # least stored probability at a place for its boundary to be matched
     trunk: float = (
         0.3  # learning-rate factor of the trunk from the second stage on: ours is young, so faster than SLCA's 0.1

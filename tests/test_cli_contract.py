@@ -147,10 +147,7 @@ def test_usage_errors_are_code_2_and_json(arguments: tuple[str, ...], tmp_path: 
         (("world", "out"), "not-built"),
     ],
 )
-def test_errors_name_the_thing_and_the_remedy(
-    arguments: tuple[str, ...], code: str, library: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "models").symlink_to(library / "models")  # prepared encoders, no videos
+def test_errors_name_the_thing_and_the_remedy(arguments: tuple[str, ...], code: str, empty: Path) -> None:
     error = asked(*arguments, home=empty, code=1)["error"]
     assert error["code"] == code, error
     assert error["message"] and error["remedy"]

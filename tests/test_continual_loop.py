@@ -12,6 +12,7 @@ from vilco_app.continual.loop import Plan, fit, seeded, step
 from vilco_app.continual.protocols import Batch, Ctx, Result, Strategy, Task
 from vilco_app.continual.state import pack, unpack
 from vilco_app.continual.strategies import make_strategy
+from vilco_app.values import VilcoError
 
 
 class Diary(Strategy):
@@ -183,3 +184,21 @@ def test_seeding_is_local() -> None:
     assert torch.equal(torch.rand(1), a)
     with seeded(11):
         assert torch.equal(torch.rand(1), inside)
+
+
+def test_checkpoints_do_not_repeat_a_buffer_the_stage_has_not_changed() -> None:
+    learner, strategy = Policy(2), make_strategy("reservoir")
+    fit(learner, strategy, policy_samples(0, 16), Task(0))
+    started = strategy.state_dict()
+    cut = fit(learner, strategy, policy_samples(1, 16), Task(1), should_stop=lambda: True)
+    assert cut.state is not None and not any("features" in path for path in pack(cut.state)[0])
+    other = make_strategy("reservoir")
+    other.load_state_dict(started)
+    other.forget("v0", 0.0, 1.0)  # meanwhile a person had something forgotten
+    with pytest.raises(VilcoError) as error:
+        fit(Policy(2), other, policy_samples(1, 16), Task(1), resume=cut.state)
+    assert error.value.code == "other-buffer"
+    # a buffer that has changed since the stage began is saved whole
+    joint = make_strategy("joint")
+    cut = fit(Policy(2), joint, policy_samples(0, 16), Task(0), should_stop=lambda: True)
+    assert cut.state is not None and len(cut.state["strategy"]["buffer"]["samples"]) == 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from vilco_app.continual.chance import get_random, seeded, set_random
 from vilco_app.continual.plan import FitResult, Plan, StepRecord
 from vilco_app.continual.protocols import Batch, Ctx, HasBatches, Learner, Sample, Strategy, Task
+from vilco_app.continual.state import with_samples, without_samples
 from vilco_app.values import VilcoError
 
 __all__ = ["FitResult", "Plan", "StepRecord", "fit", "make_optimizer", "refit", "seeded", "split", "step"]
@@ -102,7 +104,8 @@ def fit(
     """Train one stage and call after_task.
 
     resume: a state from `FitResult.state` or `checkpoint`, of the same samples and plan; the rest of the run is then the same bit
-    for bit as if it had not been interrupted. should_stop is asked before every step; when true the state is returned and
+    for bit as if it had not been interrupted. The strategy must be as it was when the stage began (a checkpoint does not repeat
+    the samples of buffers the stage has not changed). should_stop is asked before every step; when true the state is returned and
     after_task has not run. The process's random state is left as it was found.
     Raises VilcoError when the stage has no samples or a loss is not finite.
     """
@@ -113,35 +116,44 @@ def fit(
         rng = torch.Generator().manual_seed(plan.seed * 1009 + task.index)
         ctx = Ctx(learner, task, list(samples), rng, plan, list(narrations))
         state: dict[str, Any] | None = None
+        start = strategy.state_dict()
         if resume is None:
             strategy.before_task(ctx)
         else:
             learner.load_state_dict(resume["learner"])
-            strategy.load_state_dict(resume["strategy"])
+            strategy.load_state_dict(with_samples(resume["strategy"], start))
             rng.set_state(resume["rng"])
         training = strategy.training_set(ctx.samples, ctx)
         losses: list[StepRecord] = []
         if strategy.trains and training:
-            losses, state = _epochs(
-                learner, strategy, training, ctx, resume, on_step, should_stop, checkpoint, checkpoint_every
-            )
+            watch = _Watch(on_step, should_stop, checkpoint, checkpoint_every)
+            losses, state = _epochs(strategy, training, ctx, start, resume, watch)
         if state is not None:
             return FitResult(False, losses, state)
         strategy.after_task(ctx)
     return FitResult(True, losses)
 
 
+@dataclass(frozen=True)
+class _Watch:
+    """Whoever follows a run."""
+
+    on_step: Callable[[StepRecord], None] | None
+    should_stop: Callable[[], bool] | None
+    checkpoint: Callable[[dict[str, Any]], None] | None
+    every: int
+
+
 def _epochs(
-    learner: Learner,
     strategy: Strategy,
     training: list[Sample],
     ctx: Ctx,
+    start: Mapping[str, Any],
     resume: Mapping[str, Any] | None,
-    on_step: Callable[[StepRecord], None] | None,
-    should_stop: Callable[[], bool] | None,
-    checkpoint: Callable[[dict[str, Any]], None] | None,
-    every: int,
+    watch: _Watch,
 ) -> tuple[list[StepRecord], dict[str, Any] | None]:
+    """(records, None) of a finished run or (records, state) of a stopped one. start: the strategy's state before the stage."""
+    learner = ctx.learner
     plan = ctx.plan
     losses: list[StepRecord] = []
     ctx.optimizer = make_optimizer(strategy, ctx, plan)
@@ -159,12 +171,12 @@ def _epochs(
         return {
             "task": ctx.task.index, "step": ctx.step, "steps": ctx.steps, "queue": [list(b) for b in queue],
             "rng": ctx.rng.get_state(), "random": get_random(), "learner": _clone(learner.state_dict()),
-            "strategy": strategy.state_dict(), "optimizer": _clone(ctx.optimizer.state_dict()),
+            "strategy": without_samples(strategy.state_dict(), start), "optimizer": _clone(ctx.optimizer.state_dict()),
         }  # fmt: skip
 
     learner.module.train()
     while ctx.step < ctx.steps:
-        if should_stop is not None and should_stop():
+        if watch.should_stop is not None and watch.should_stop():
             return losses, state()
         if not queue:
             queue = epoch_batches(learner, training, plan.batch_size, ctx.rng)
@@ -178,10 +190,10 @@ def _epochs(
                 "Nothing was saved; lower the learning rate or look for broken features in the stage.",
             )  # fmt: skip
         losses.append(record)
-        if on_step is not None:
-            on_step(record)
-        if checkpoint is not None and ctx.step % every == 0:
-            checkpoint(state())
+        if watch.on_step is not None:
+            watch.on_step(record)
+        if watch.checkpoint is not None and ctx.step % watch.every == 0:
+            watch.checkpoint(state())
     learner.module.eval()
     return losses, None
 

@@ -1,4 +1,4 @@
-"""Storing a model's outputs with the samples it is to be remembered by (DER++, episodic)."""
+"""What a model says of a set of samples, in bounded memory: outputs to be remembered by, rows of its class head."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from vilco_app.continual.distil import flat_outputs
-from vilco_app.continual.protocols import Batch, Learner, Sample
+from vilco_app.continual.protocols import Batch, HasClasses, Learner, Sample
 from vilco_app.continual.weights import evaluating
 
 CHUNK = 16  # samples per pass: bounded memory whatever the stage's size
@@ -38,3 +39,17 @@ def with_outputs(learner: Learner, samples: Sequence[Sample], task: int, judge: 
         return marked
     middle = max(float(torch.tensor(losses).median()), 1e-6)
     return [replace(s, trust=math.exp(1 - max(1.0, x / middle))) for s, x in zip(marked, losses, strict=True)]
+
+
+@torch.no_grad()
+def class_rows(learner: Learner, samples: Sequence[Sample]) -> tuple[Tensor, Tensor, Tensor]:
+    """`HasClasses.class_rows` of all samples, without dropout: logits [n, C], embeddings [n, D], labels [n]."""
+    assert isinstance(learner, HasClasses)
+    rows = []
+    with evaluating(learner.module):
+        for first in range(0, len(samples), CHUNK):
+            batch = Batch.of(samples[first : first + CHUNK], "replay")
+            batch.data = learner.collate(batch.samples)
+            rows.append(learner.class_rows(batch))
+    logits, embeddings, labels = (torch.cat(parts) for parts in zip(*rows, strict=True))
+    return logits, embeddings, labels

@@ -18,7 +18,8 @@ from torch import Tensor
 from vilco_app.continual.buffers import Balanced
 from vilco_app.continual.distil import Rule, divergence, flat_outputs, known_classes, known_only
 from vilco_app.continual.protocols import Batch, Cost, Ctx, HasClasses, Learner, Output, Result, Sample, Strategy
-from vilco_app.continual.weights import copy_of, evaluating, outputs_of
+from vilco_app.continual.storing import class_rows
+from vilco_app.continual.weights import copy_of, outputs_of
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,7 @@ class Method(Strategy):
 
     def _fit(self, learner: Learner, samples: list[Sample], task: int) -> None:
         assert isinstance(learner, HasClasses)
-        batch = Batch.of(samples, "replay")
-        batch.data = learner.collate(samples)
-        with torch.no_grad(), evaluating(learner.module):
-            logits, _, labels = learner.class_rows(batch)
+        logits, _, labels = class_rows(learner, samples)
         new = torch.tensor([t == task for t in learner.class_task()], device=logits.device)
         if not bool(new[labels].any()) or bool(new[labels].all()):
             return  # nothing to balance against

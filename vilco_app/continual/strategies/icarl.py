@@ -18,7 +18,8 @@ from torch import Tensor
 from vilco_app.continual.buffers import Herding
 from vilco_app.continual.distil import Rule, divergence, flat_outputs, known_classes, known_only
 from vilco_app.continual.protocols import Batch, Cost, Ctx, HasClasses, Learner, Result, Sample, Strategy
-from vilco_app.continual.weights import copy_of, evaluating, outputs_of
+from vilco_app.continual.storing import class_rows
+from vilco_app.continual.weights import copy_of, outputs_of
 
 
 @dataclass(frozen=True)
@@ -70,23 +71,14 @@ class Method(Strategy):
     def after_task(self, ctx: Ctx) -> None:
         self.buffer.add(ctx.samples, ctx.rng, ctx.learner.encode)
         if isinstance(ctx.learner, HasClasses):
-            self._average(ctx.learner, ctx.task.index)
+            self._average(ctx.learner)
 
-    @torch.no_grad()
-    def _average(self, learner: Learner, task: int) -> None:
+    def _average(self, learner: Learner) -> None:
         assert isinstance(learner, HasClasses)
-        rows, labels = [], []
-        with evaluating(learner.module):
-            for sample in self.buffer:
-                batch = Batch.of([sample], "replay")
-                batch.data = learner.collate(batch.samples)
-                _, embedding, label = learner.class_rows(batch)
-                rows.append(F.normalize(embedding.float(), dim=-1))
-                labels.append(label)
-        vectors, every = torch.cat(rows), torch.cat(labels)
-        count = len(learner.class_task())
-        total = vectors.new_zeros(count, vectors.shape[1]).index_add(0, every, vectors)
-        self.seen = torch.bincount(every, minlength=count) > 0
+        _, embeddings, labels = class_rows(learner, self.buffer.samples)
+        vectors, count = F.normalize(embeddings.float(), dim=-1), len(learner.class_task())
+        total = vectors.new_zeros(count, vectors.shape[1]).index_add(0, labels, vectors)
+        self.seen = torch.bincount(labels, minlength=count) > 0
         self.means = F.normalize(total, dim=-1)
 
     def nearest(self, logits: Tensor, embeddings: Tensor) -> Tensor:

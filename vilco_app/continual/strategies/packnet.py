@@ -67,7 +67,7 @@ class Method(Strategy):
         with torch.no_grad():
             for name, p in ctx.learner.shared_parameters().items():
                 mine = self.own(name, p, now)
-                if p.dim() < 2:
+                if p.dim() < 2 or not p.requires_grad:
                     continue  # biases and norms stay with the stage that first trained them
                 values = p[mine].abs()
                 gone = round(drop * values.numel())

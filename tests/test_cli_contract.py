@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from vilco_app.jobs import Jobs
 from vilco_app.values import Answer
 
 HEAVY = ("torch", "gradio", "transformers", "faiss", "openvino", "numpy", "av")
@@ -191,16 +192,16 @@ def test_doctor_reports_on_files_and_on_itself(street: Path, tmp_path: Path) -> 
 
 def test_an_interrupted_add_can_be_taken_up_again(make_home: Callable[[], Path], tmp_path: Path) -> None:
     film = tmp_path / "long.mp4"
-    source = "testsrc2=size=640x360:rate=30:duration=240"
+    source = "testsrc2=size=320x180:rate=30:duration=120"
     encode = ["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-g", "300"]
     subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", source, *encode, str(film)], check=True)
     home = make_home()
     environment = dict(os.environ, VILCO_HOME=str(home))
     command = [sys.executable, "-m", "vilco_app.cli", "add", str(film)]
     child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 120
-    while not asked("jobs", home=home)["jobs"] and time.monotonic() < until:
-        time.sleep(0.1)
+    table, until = Jobs(home), time.monotonic() + 120
+    while not any(job.state == "running" for job in table.list()) and time.monotonic() < until:
+        time.sleep(0.01)
     child.send_signal(signal.SIGINT)
     _, noise = child.communicate(timeout=120)
     assert child.returncode == 3, noise

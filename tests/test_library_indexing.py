@@ -149,6 +149,19 @@ def test_it_can_be_asked_while_the_key_frames_are_read(library: Library, tmp_pat
     assert len(library.catalogue.takes()) == 1
 
 
+def test_a_recording_of_which_nothing_is_stored_yet_is_empty_in_the_right_shape(
+    library: Library, tmp_path: Path
+) -> None:
+    (ready,) = library.add(write_video(tmp_path / "a.mp4", 5, seed=1), TinyProfile()).added
+    library.add(write_video(tmp_path / "b.mp4", 5, seed=2), TinyProfile("tiny@2"))
+    library.use_profile("tiny@1")
+    waiting = next(v for v in library.videos() if v.id != ready)
+    stored = library.stored(waiting.id)
+    assert waiting.state == "waiting" and len(stored) == 0
+    assert stored.globals.shape == (0, DIM) and stored.region_codes.shape == (0, 8)
+    assert stored.region_scores(np.ones((2, 8))).shape == (2, 0)
+
+
 def test_a_stopped_job_goes_on_where_it_was(tmp_path: Path) -> None:
     library = make(tmp_path / "home")
     path, profile = write_video(tmp_path / "long.mp4", 300, seed=1), TinyProfile()

@@ -24,6 +24,7 @@ class GenerationDefaults:
     """When segments are built and merged."""
 
     tail: int = 2048  # samples without a segment that are simply scanned: 17 min at 2 fps, 3 ms a question
+    tail_takes: int = 64  # recordings without a segment: each costs a scan of its own
     growth: int = 4  # segments of one size class that are merged into one of the next: each vector is rewritten
     largest: int = 131_072  # log4 times, up to this many samples: the build then needs about 400 MB
 
@@ -53,9 +54,14 @@ class Generations:
         """Whether `tidy` would build something; cheap."""
         takes = {take.id: take for take in self.catalogue.takes(profile)}
         segments = self.catalogue.segments(profile)
-        return sum(s.last - s.first for s in self._tails(takes, segments)) >= self.defaults.tail or any(
+        return self._worth(self._tails(takes, segments)) or any(
             span.take not in takes for segment in segments for span in segment.spans
         )
+
+    def _worth(self, tails: list[Span]) -> bool:
+        """Whether what no segment holds is enough for one."""
+        rows = sum(span.last - span.first for span in tails)
+        return rows >= self.defaults.tail or len(tails) >= self.defaults.tail_takes
 
     def _step(self, profile: str) -> bool:
         """One switch of generation; False when nothing is to be done."""
@@ -63,7 +69,7 @@ class Generations:
         segments = self.catalogue.segments(profile)
         tails = self._tails(takes, segments)
         old = [s for s in segments if any(span.take not in takes for span in s.spans)]
-        if not old and sum(s.last - s.first for s in tails) < self.defaults.tail:
+        if not old and not self._worth(tails):
             old, tails = self._mergeable(segments), []
             if not old:
                 return False

@@ -183,7 +183,7 @@ class Indexer:
         return writer.take, "; ".join(list(dict.fromkeys(getattr(report, "errors", ())))[:2])
 
     def _commit(self, writer: TakeWriter) -> None:
-        if not self.catalogue.commit_take(writer.sync()):
+        if writer.take != writer.synced and not self.catalogue.commit_take(writer.sync()):
             raise TakeReplaced
 
     def _note(self, take: Take, recording: Recording, duration: float, complaint: str) -> str:

@@ -15,7 +15,7 @@ from vilco_app.library.records import IndexedRecord, SegmentRecord, Take, VideoR
 from vilco_app.library.types import Stored
 from vilco_app.values import State, Video, VilcoError
 
-CACHED = 256  # recordings whose memory maps stay open: four files each, well under the usual limit of 1,024 open maps
+CACHED = 2048  # recordings whose memory maps stay open: four maps each, well under the usual limit of 65,530
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,12 @@ class Snapshot:
     takes: dict[str, tuple[Take, ...]]
     forgotten: dict[str, tuple[tuple[float, float], ...]]
     segments: tuple[SegmentRecord, ...]
+
+    def dims(self) -> tuple[int, int]:
+        """Dimensions of the profile's whole-frame and region vectors, as far as anything is stored; else 0."""
+        for takes in self.takes.values():
+            return takes[0].global_dim, takes[0].region_dim
+        return 0, 0
 
     def tails(self, kind: str) -> dict[str, int]:
         """Recordings with rows (kind "globals") or region rows ("regions") in no segment, and the first such row."""
@@ -108,7 +114,9 @@ class Joined:
         return np.full(len(rows), -1)
 
 
-def join(root: Path, video: Video, takes: tuple[Take, ...], forgotten: tuple[tuple[float, float], ...]) -> Joined:
+def join(
+    root: Path, video: Video, takes: tuple[Take, ...], forgotten: tuple[tuple[float, float], ...], dims: tuple[int, int]
+) -> Joined:
     """Open the takes of a recording. Where the full take has come to, it replaces the preview.
 
     One take stays memory-mapped; two are copied into memory, which lasts only while a recording is being indexed.
@@ -127,7 +135,6 @@ def join(root: Path, video: Video, takes: tuple[Take, ...], forgotten: tuple[tup
             total += arrays.take.rows - skip
         until = max(until, arrays.take.until)
     if not kept:
-        dims = (takes[0].global_dim, takes[0].region_dim) if takes else (0, 0)
         stored = Stored(
             video, np.zeros(0), np.zeros(0), np.zeros((0, dims[0]), np.float16), np.zeros(0, np.int64),
             np.zeros(1, np.int64), np.zeros((0, dims[1]), np.int8), np.zeros(0, np.float32), np.zeros((0, 4), np.uint8),
@@ -198,7 +205,7 @@ class View:
                     self._open.move_to_end(key)
                     return self._open[key]
             try:
-                joined = join(self.root, facts, now.takes.get(video, ()), now.forgotten.get(video, ()))
+                joined = join(self.root, facts, now.takes.get(video, ()), now.forgotten.get(video, ()), now.dims())
             except FileNotFoundError:  # the take was replaced between reading the catalogue and opening its files
                 if given:
                     raise

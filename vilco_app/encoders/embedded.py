@@ -25,7 +25,7 @@ from vilco_app.encoders.weights import built_folder
 from vilco_app.values import Concept
 
 VERSION = "1"  # raise whenever stored vectors change
-RECIPE = "6"  # raise whenever the converted files would differ
+RECIPE = "7"  # raise whenever the converted files would differ
 
 
 Progress = Callable[[int, int, str], None]

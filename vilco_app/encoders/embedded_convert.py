@@ -73,9 +73,24 @@ def _write_concepts(folder: Path, classes: np.ndarray) -> None:
 
 
 def _backbone() -> Any:
+    """timm's module, its SAME padding computed in integers: timm divides as floats, and in bf16 257 pixels are 256."""
     import timm
+    import torch
+    from timm.layers.conv2d_same import Conv2dSame
 
-    return timm.create_model("tf_efficientnet_lite0", pretrained=False).eval()
+    class IntegerSame(torch.nn.Conv2d):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            pads = []
+            for size, kernel, stride in zip(x.shape[:1:-1], self.kernel_size[::-1], self.stride[::-1], strict=True):
+                total = ((size + stride - 1) // stride - 1) * stride + kernel - size  # >= 0, since kernel >= stride
+                pads += [total // 2, total - total // 2]
+            return self._conv_forward(torch.nn.functional.pad(x, pads), self.weight, self.bias)
+
+    backbone = timm.create_model("tf_efficientnet_lite0", pretrained=False).eval()
+    for module in backbone.modules():
+        if isinstance(module, Conv2dSame):
+            module.__class__ = IntegerSame  # type: ignore[assignment]
+    return backbone
 
 
 def _vision_parts(folder: Path) -> tuple[Any, Any]:

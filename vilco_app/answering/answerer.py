@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from threading import Lock
 
+import numpy as np
+
 from vilco_app.answering.calibrate import confidence
-from vilco_app.answering.correcting import apply_corrections
+from vilco_app.answering.correcting import apply_corrections, correct_tracks
 from vilco_app.answering.curve import Passage, passages_of
 from vilco_app.answering.grounding import Grounded, Grounder, ZeroShotGrounder, fuse
 from vilco_app.answering.keys import make_key
 from vilco_app.answering.options import DEFAULTS, Options
 from vilco_app.answering.phrases import wanted
+from vilco_app.answering.shortlist import around_hits
+from vilco_app.answering.visual import PictureFinder
 from vilco_app.answering.windows import best_windows
 from vilco_app.encoders.base import Profile, TextVectors
 from vilco_app.library.types import LibraryView
@@ -27,6 +31,7 @@ from vilco_app.values import (
     MomentQuery,
     Searched,
     TextQuery,
+    Track,
     Video,
     VilcoError,
     VisualQuery,
@@ -51,6 +56,7 @@ class Answerer:
         self.library, self.profile, self.options, self.snapshot = library, profile, options, snapshot
         self.network, self.weights = network, dict(weights or {})
         self.zero_shot = ZeroShotGrounder(profile.blocks, options)
+        self.finder = PictureFinder(library, profile, options, self.zero_shot)
         self._questions: OrderedDict[str, TextVectors] = OrderedDict()
         self._lock = Lock()
 
@@ -103,7 +109,36 @@ class Answerer:
         curve: bool = False,
     ) -> Answer:
         """Where the thing in the picture was seen, last appearance first, as windows with box tracks."""
-        raise VilcoError("not-yet", "picture questions are not answered yet.", "Ask in words.")
+        began = time.perf_counter()
+        if min(query.image.shape[:2]) < 2:
+            raise VilcoError("picture-too-small", f"{query.name} has no two pixels.", "Give a larger picture or box.")
+        tracks: tuple[Track, ...] = ()
+        certainty = 0.0
+        curves: tuple[Curve, ...] = ()
+        if any(len(self.library.stored(v.id)) for v in videos):
+            direction = self.finder.region_query(query.image)
+            passages = self._chosen(videos, before, regions=direction)
+            if passages:
+                found = self.finder.find(query.image, direction, passages, top)
+                tracks, certainty = found.tracks, found.confidence
+                curves = self._curves(found.curves, passages) if curve else ()
+        said = self.library.corrections(make_key("visual", query.name, query.digest), [v.id for v in videos])
+        tracks, certainty = correct_tracks(said, tracks, certainty, videos, top, before)
+        return Answer(
+            query=query.label(),
+            kind="visual",
+            confidence=certainty,
+            threshold=self.options.threshold,
+            searched=self._searched(videos),
+            moments=tuple(t.moment for t in tracks),
+            tracks=tracks,
+            curves=curves,
+            snapshot=self.snapshot,
+            profile=self.profile.id,
+            milliseconds=(time.perf_counter() - began) * 1e3,
+            with_curves=curve,
+            digest=query.digest,
+        )
 
     def _question(self, text: str) -> TextVectors:
         """Vectors of a question: what is compared with pictures comes without the asking words, the rest as typed."""
@@ -135,14 +170,30 @@ class Answerer:
     def _searched(self, videos: Sequence[Video]) -> Searched:
         return Searched(len(videos), sum(v.duration for v in videos), sum(v.indexed_seconds for v in videos))
 
-    def _passages(self, videos: Sequence[Video], before: float | None) -> list[Passage]:
+    def _chosen(
+        self,
+        videos: Sequence[Video],
+        before: float | None,
+        scene: np.ndarray | None = None,
+        regions: np.ndarray | None = None,
+    ) -> list[Passage]:
+        """The footage looked at closely: all of it when that is quick, else passages around the nearest vectors."""
         if before is not None and len(videos) != 1:
             raise VilcoError(
                 "before-needs-one-video",
                 f"--before is a time in one video, but {len(videos)} are searched.",
                 "Name the video with --video.",
             )
-        return [p for v in videos for p in passages_of(self.library.stored(v.id), before)]
+        stored = [self.library.stored(v.id) for v in videos]
+        if sum(len(s) for s in stored) <= self.options.exact_samples:
+            return [p for s in stored for p in passages_of(s, before)]
+        ids = [v.id for v in videos]
+        hits = []
+        if scene is not None:
+            hits += self.library.search_globals(scene[None], self.options.hits, ids)
+        if regions is not None:
+            hits += self.library.search_regions(regions[None], self.options.hits, ids)
+        return around_hits(self.library, hits, before, self.options)
 
     def _words(
         self,
@@ -155,7 +206,7 @@ class Answerer:
         curve: bool,
     ) -> Answer:
         vectors = self._question(words.replace("_", " "))
-        passages = self._passages(videos, before)
+        passages = self._chosen(videos, before, vectors.scene, vectors.thing)
         moments: list[Moment] = []
         certainty = 0.0
         curves: tuple[Curve, ...] = ()
@@ -167,7 +218,7 @@ class Answerer:
             if self.network is not None and weight > 0:
                 grounded = fuse(grounded, self.network.propose(vectors, kind, passages), weight)
             moments = self._moments(grounded, passages, top, category)
-            curves = self._curves(grounded, passages) if curve else ()
+            curves = self._curves(grounded.curves, passages) if curve else ()
         found = self.library.corrections(make_key(kind, words), [v.id for v in videos])
         moments, certainty = apply_corrections(found, moments, certainty, videos, top, before, category)
         return Answer(
@@ -189,22 +240,16 @@ class Answerer:
         out = []
         for i in best_windows(w, top, self.options.overlap):
             video = passages[int(w.passage[i])].stored.video
+            score = float(w.scores[i])
+            score = confidence(score) if grounded.source == "zero-shot" else min(max(score, 0.0), 1.0)
             out.append(
-                Moment(
-                    video.id,
-                    video.path,
-                    float(w.starts[i]),
-                    float(w.ends[i]),
-                    float(w.scores[i]),
-                    grounded.source,
-                    category,
-                )
+                Moment(video.id, video.path, float(w.starts[i]), float(w.ends[i]), score, grounded.source, category)
             )
         return out
 
-    def _curves(self, grounded: Grounded, passages: Sequence[Passage]) -> tuple[Curve, ...]:
+    def _curves(self, curves: Sequence[np.ndarray], passages: Sequence[Passage]) -> tuple[Curve, ...]:
         by_video: dict[str, tuple[list[float], list[float]]] = {}
-        for p, c in zip(passages, grounded.curves, strict=True):
+        for p, c in zip(passages, curves, strict=True):
             times, values = by_video.setdefault(p.stored.video.id, ([], []))
             times += p.times.tolist()
             values += c.tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vilco_app.values import Correction, Moment, Video
+from vilco_app.values import Correction, Moment, Track, Video
 
 CORRECTED = 1.0  # score and confidence of what a person said
 
@@ -50,3 +50,26 @@ def apply_corrections(
 def _free(moment: Moment, correction: Correction) -> bool:
     """Whether a guess stays beside a correction of its recording: not if that said "absent", nor where the two meet."""
     return bool(correction.windows) and all(moment.end <= a or moment.start >= b for a, b in correction.windows)
+
+
+def correct_tracks(
+    corrections: Sequence[Correction],
+    tracks: Sequence[Track],
+    certainty: float,
+    videos: Sequence[Video],
+    top: int,
+    before: float | None,
+) -> tuple[tuple[Track, ...], float]:
+    """`apply_corrections` for tracks: a corrected window takes the boxes of the tracks found inside it."""
+    moments, certainty = apply_corrections(
+        corrections, [t.moment for t in tracks], certainty, videos, top, before, None
+    )
+    by_moment = {id(t.moment): t for t in tracks}
+    out = []
+    for m in moments:
+        track = by_moment.get(id(m))
+        if track is None:
+            boxes = [b for t in tracks if t.moment.video == m.video for b in t.boxes if m.start <= b.time <= m.end]
+            track = Track(m, tuple(sorted(boxes, key=lambda b: b.time)))
+        out.append(track)
+    return tuple(out), certainty

@@ -1,0 +1,64 @@
+"""Which passages of a large library are worth a closer look: FAISS says, at a cost that hardly grows with the library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vilco_app.answering.curve import Passage, passages_of
+from vilco_app.answering.options import Options
+from vilco_app.library.types import Hits, LibraryView
+
+
+def around_hits(library: LibraryView, hits: Sequence[Hits], before: float | None, options: Options) -> list[Passage]:
+    """Passages of `passage_seconds` on each side of the best hits, merged where they meet, at most `passages` of them.
+
+    hits: results of one question in several indexes; they take turns, since their scores are not comparable.
+    """
+    spans: dict[str, list[tuple[float, float]]] = {}
+    count = 0
+    for rank in range(max((len(h.videos) for h in hits), default=0)):
+        for h in hits:
+            if rank >= len(h.videos) or count >= options.passages:
+                continue
+            video, time = h.videos[rank], float(h.times[rank])
+            if before is not None and time >= before:
+                continue
+            known = spans.setdefault(video, [])
+            if any(a <= time <= b for a, b in known):
+                continue
+            known.append((time - options.passage_seconds, time + options.passage_seconds))
+            count += 1
+    out: list[Passage] = []
+    for video, known in spans.items():
+        whole = passages_of(library.stored(video), before)
+        for a, b in _merged(known):
+            out += [cut for p in whole if (cut := _cut(p, a, b)) is not None]
+    return out
+
+
+def _merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    out: list[tuple[float, float]] = []
+    for a, b in sorted(spans):
+        if out and a <= out[-1][1]:
+            out[-1] = out[-1][0], max(out[-1][1], b)
+        else:
+            out.append((a, b))
+    return out
+
+
+def _cut(passage: Passage, start: float, end: float) -> Passage | None:
+    """The part of a passage inside [start, end], or None."""
+    import numpy as np
+
+    times = passage.times
+    low, high = int(np.searchsorted(times, start)), int(np.searchsorted(times, end))
+    if low >= high:
+        return None
+    whole = high == len(times)
+    return Passage(
+        passage.stored,
+        passage.first + low,
+        passage.first + high,
+        passage.start if low == 0 else float(times[low]),
+        passage.end if whole else min(passage.end, float(times[high])),
+    )

@@ -28,16 +28,18 @@ def count_to(n: int, seen: list[int] | None = None):  # type: ignore[no-untyped-
     return handler
 
 
-def test_jobs_run_in_order_up_to_the_one_asked_for(tmp_path: Path) -> None:
+def test_the_job_asked_for_goes_first_the_others_in_order(tmp_path: Path) -> None:
     seen: list[int] = []
     jobs = Jobs(tmp_path, {"count": count_to(2, seen)})
     ids = [jobs.enqueue("count", {"n": i}) for i in range(3)]
     heard: list[tuple[float, float, str]] = []
     job = jobs.run_until(ids[1], lambda *p: heard.append(p))
     assert (job.state, job.result, job.done, job.total) == ("done", {"counted": 2}, 2, 2)
-    assert seen == [ids[0], ids[0], ids[1], ids[1]] and (2, 2, "counting") in heard
-    assert [j.state for j in (jobs.get(i) for i in ids)] == ["done", "done", "waiting"]
-    assert [j.id for j in jobs.list()] == [ids[2], ids[1], ids[0]]
+    assert seen == [ids[1], ids[1]] and (2, 2, "counting") in heard
+    assert [j.state for j in (jobs.get(i) for i in ids)] == ["waiting", "done", "waiting"]
+    assert [j.id for j in jobs.list()] == [ids[0], ids[2], ids[1]]
+    assert jobs.run_pending()
+    assert seen[2:] == [ids[0], ids[0], ids[2], ids[2]]
 
 
 def test_the_same_thing_is_queued_once_until_it_is_done(tmp_path: Path) -> None:

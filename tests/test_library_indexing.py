@@ -182,6 +182,27 @@ def test_a_stopped_job_goes_on_where_it_was(tmp_path: Path) -> None:
     check_rows(library, video.id, 300, seed=1)
 
 
+def test_ctrl_c_stops_the_whole_call_and_keeps_what_was_done(tmp_path: Path) -> None:
+    library = make(tmp_path / "home")
+    paths = [write_video(tmp_path / f"{i}.mp4", 300, seed=i) for i in range(2)]
+
+    class Interrupted(TinyProfile):
+        def encode(self, frames: np.ndarray):  # type: ignore[no-untyped-def]
+            if self.encoded >= 400:
+                raise KeyboardInterrupt
+            return super().encode(frames)
+
+    with pytest.raises(KeyboardInterrupt):
+        library.add(paths, Interrupted())
+    assert [job.state for job in library.jobs.list()] == ["stopped", "stopped"]
+    assert library.videos()[0].indexed_seconds > 0
+    again = TinyProfile()
+    assert len(library.add(paths, again).added) == 2
+    assert again.encoded <= 1200 + 150 - (400 - 150)  # both previews and both passes, less what was kept of the first
+    for seed, path in enumerate(paths):
+        check_rows(library, library.resolve(path).id, 300, seed)
+
+
 def test_a_finer_rate_replaces_the_coarser_one_while_it_can_be_asked(library: Library, tmp_path: Path) -> None:
     path = write_video(tmp_path / "a.mp4", 60, seed=1)
     (video,) = library.add(path, TinyProfile(), rate=1.0).added

@@ -126,12 +126,16 @@ class JobTable:
                 "WHERE state = 'running'", (now(),),
             )  # fmt: skip
 
-    def claim(self, kinds: tuple[str, ...], skip: frozenset[int]) -> tuple[Job, int] | None:
-        """The next waiting job of these kinds, now running, with its claim number (older claims can change nothing)."""
+    def claim(self, kinds: tuple[str, ...], skip: frozenset[int], first: int = 0) -> tuple[Job, int] | None:
+        """The next waiting job of these kinds, now running, with its claim number (older claims can change nothing).
+
+        first: a job that goes before all others.
+        """
         marks = ",".join("?" * len(kinds))
         with self.db.write() as connection:
             rows = connection.execute(
-                f"SELECT * FROM jobs WHERE state = 'waiting' AND kind IN ({marks}) ORDER BY id", kinds
+                f"SELECT * FROM jobs WHERE state = 'waiting' AND kind IN ({marks}) ORDER BY id != ?, id",
+                (*kinds, first),
             ).fetchall()
             for row in rows:
                 if row["id"] not in skip:

@@ -76,7 +76,8 @@ class Jobs:
     def run_until(self, job_id: int, progress: Progress | None = None) -> Job:
         """Work, or follow whoever works, until the job is finished; returns it. Ctrl-C stops it resumably.
 
-        A job this process has no handler for is only followed.
+        It goes before others that wait: who asks for one file is not made to wait for another's folder. A job this
+        process has no handler for is only followed.
         """
         skip: frozenset[int] = frozenset()
         while True:
@@ -123,9 +124,9 @@ class Jobs:
         return lock
 
     def _work(self, until: int | None, progress: Progress | None, skip: frozenset[int]) -> frozenset[int]:
-        """Run waiting jobs in order, up to and including job `until`. Returns those that cannot run in this process."""
+        """Run job `until`, or all that wait, in order. Returns those that cannot run in this process."""
         while until is None or not self.get(until).finished:
-            claimed = self.table.claim(tuple(self.handlers), skip) if self.handlers else None
+            claimed = self.table.claim(tuple(self.handlers), skip, until or 0) if self.handlers else None
             if claimed is None:
                 return skip
             job, claim = claimed

@@ -131,7 +131,12 @@ class Adder:
                 if progress is not None:
                     progress(before + done, total, f"{name}: {text}")
 
-            job = self.jobs.run_until(job_id, tell)
+            try:
+                job = self.jobs.run_until(job_id, tell)
+            except BaseException:  # Ctrl-C ends the whole call: what it queued does not surprise the next one
+                for _, queued in self.wanted:
+                    self.jobs.stop(queued)
+                raise
             before += record.duration
             if job.state == "done":
                 added.append(record.id)

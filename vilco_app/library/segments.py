@@ -143,8 +143,8 @@ def principal(sample: np.ndarray, components: int) -> np.ndarray:
 
     A question's score on the projection differs from the true one by a constant (the mean) and by what lies outside.
     """
-    centred = (sample - sample.mean(axis=0)).astype(np.float64)
-    _, directions = np.linalg.eigh(centred.T @ centred)
+    centred = sample - sample.mean(axis=0)
+    _, directions = np.linalg.eigh((centred.T @ centred).astype(np.float64))
     return np.ascontiguousarray(directions[:, ::-1][:, : min(components, sample.shape[1])], dtype=np.float32)
 
 

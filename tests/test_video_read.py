@@ -15,6 +15,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from tests import media
+from tests.video_cases import X264
 from vilco_app.values import VideoRefused, VilcoError
 from vilco_app.video import (
     Part,
@@ -93,9 +94,19 @@ def test_key_frame_pass_gives_key_frames_only(clip: Path) -> None:
     ]
 
 
+@pytest.fixture(scope="module")
+def open_groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Frames shown before a key frame that comes before them in the file, and refer to the group before it too."""
+    codec = (*X264, "12", "-bf", "3", "-x264-params", "open-gop=1:scenecut=0")
+    return media.make(tmp_path_factory.mktemp("read") / "open.mp4", 150, codec=codec)
+
+
 @pytest.mark.parametrize("rate", [0.3, 1, 3, 7.3, 25, 60])
-def test_any_rate_leaves_out_packets_without_changing_samples(clip: Path, rate: float) -> None:
-    recording = open_recording(clip)
+@pytest.mark.parametrize("which", ["clip", "open_groups"])
+def test_any_rate_leaves_out_packets_without_changing_samples(
+    which: str, rate: float, request: pytest.FixtureRequest
+) -> None:
+    recording = open_recording(request.getfixturevalue(which))
     lean, plain = samples(recording, rate, 48), samples(recording, rate, 48, settings=ReadSettings(skip=False))
     for ours, theirs in zip(lean, plain, strict=True):
         assert np.array_equal(ours.times, theirs.times) and np.array_equal(ours.frames, theirs.frames)
@@ -110,13 +121,27 @@ def test_a_tiny_lookahead_still_gives_the_samples(clip: Path) -> None:
     assert seen(samples(recording, 2, 90, settings=ReadSettings(lookahead_bytes=1))) == whole
 
 
-def test_untrue_key_frame_flags_change_nothing(clip: Path, tmp_path: Path) -> None:
+def test_untrue_key_frame_flags_change_nothing(tmp_path: Path) -> None:
     """Without its sync table (stss) an mp4 calls every packet a key frame; leaving out then would break the picture."""
-    data = clip.read_bytes()
-    assert data.count(b"stss") == 1
+    import av
+
+    codec = (
+        "-c:v",
+        "libx265",
+        "-preset",
+        "ultrafast",
+        "-tag:v",
+        "hvc1",
+        "-x265-params",
+        "log-level=none:pools=1:keyint=25",
+    )
+    honest = media.make(tmp_path / "honest.mp4", 100, codec=codec)
     lying = tmp_path / "lying.mp4"
-    lying.write_bytes(data.replace(b"stss", b"free"))
-    assert seen(samples(open_recording(lying), 2, 90)) == seen(samples(open_recording(clip), 2, 90))
+    lying.write_bytes(honest.read_bytes().replace(b"stss", b"free"))
+    with av.open(str(lying)) as container:
+        assert sum(packet.is_keyframe for packet in container.demux(video=0)) == 100
+    expected = [(0.0, 0), (0.52, 13), (1.0, 25), (1.52, 38), (2.0, 50), (2.52, 63), (3.0, 75), (3.52, 88)]
+    assert seen(samples(open_recording(lying), 2, 90)) == seen(samples(open_recording(honest), 2, 90)) == expected
 
 
 def test_times_stay_exact_at_ntsc_rates(tmp_path: Path) -> None:

@@ -52,7 +52,11 @@ def turn_of(matrix: bytes | None) -> Turn:
 
 
 def frame_turn(frame: VideoFrame) -> Turn:
-    """The turn a decoded frame carries as side data."""
+    """The turn a decoded frame carries as side data.
+
+    Looking at side data ties the frame into a reference cycle, so that its pixels live until the next full garbage
+    collection: ask once per file, not once per frame.
+    """
     try:
         return turn_of(bytes(frame.side_data["DISPLAYMATRIX"]))  # type: ignore[typeddict-item]
     except KeyError:
@@ -87,17 +91,23 @@ class Shaper:
         self._aspect, self._short_side, self._threads = aspect or 1, short_side, threads
         self._scaler = VideoReformatter()
         self._filter = Interpolation.BICUBIC
+        self._turn: tuple[int, Turn] | None = None  # the frame's rotation, and the turn read when it was last seen
         self._hd, self._sd = int(Colorspace.ITU709), int(Colorspace.ITU601)
 
     def size(self, frame: VideoFrame) -> tuple[int, int]:
         """(width, height) of the array this frame becomes."""
-        return scaled_size(
-            *displayed_size(frame.width, frame.height, self._aspect, frame_turn(frame)), self._short_side
-        )
+        turn = self._turn_of(frame)
+        return scaled_size(*displayed_size(frame.width, frame.height, self._aspect, turn), self._short_side)
+
+    def _turn_of(self, frame: VideoFrame) -> Turn:
+        rotation = frame.rotation
+        if self._turn is None or self._turn[0] != rotation:
+            self._turn = (rotation, frame_turn(frame))
+        return self._turn[1]
 
     def array(self, frame: VideoFrame, size: tuple[int, int] | None = None) -> np.ndarray:
         """-> [H, W, 3] uint8 RGB as displayed. size: (width, height) to stretch to instead of the frame's own."""
-        turn = frame_turn(frame)
+        turn = self._turn_of(frame)
         width, height = size or self.size(frame)
         if turn.quarters % 2:
             width, height = height, width

@@ -327,7 +327,7 @@ class Source:
         self._count = len(self._lead)
 
     def _peek(self) -> int | None:
-        """Stamp of the first frame that comes out from here. Behind a key frame that only begins to refresh the picture
+        """Stamp of the first frame that comes out from here, None where it is no key frame. Behind a key frame that only begins to refresh the picture
         it is a later one than the packet says; once two key frames have kept their word, packets are believed."""
         promised: list[int] = []
 
@@ -345,7 +345,7 @@ class Source:
         for frame in self.frames(watched()):
             stamp = self.stamp(frame)
             self._kept += bool(promised) and promised[0] == stamp
-            return stamp
+            return stamp if frame.key_frame else None
         return None
 
 

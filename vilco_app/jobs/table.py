@@ -87,6 +87,11 @@ class JobTable:
         )  # fmt: skip
         return [to_job(row) for row in rows]
 
+    def unfinished(self, kind: str) -> dict[str, int]:
+        """Ids of the jobs of a kind that wait or run, by their key."""
+        rows = self.db.read("SELECT id, key FROM jobs WHERE kind = ? AND state IN ('waiting', 'running')", (kind,))
+        return {row["key"]: row["id"] for row in rows}
+
     def stop(self, job_id: int) -> Job:
         """Ask for a stop: a waiting job is stopped at once, a running one at its next check."""
         self.get(job_id)

@@ -67,11 +67,25 @@ class Jobs:
         self.home, self.table = Path(home), JobTable(Path(home))
         self.handlers: dict[str, Handler] = dict(handlers or {})
         self.defaults = defaults or WorkerDefaults()
-        self.enqueue, self.get, self.list = self.table.enqueue, self.table.get, self.table.list
-        self.stop, self.resume = self.table.stop, self.table.resume
+        self.enqueue, self.get, self.stop, self.resume = (
+            self.table.enqueue, self.table.get, self.table.stop, self.table.resume,
+        )  # fmt: skip
 
     def register(self, kind: str, handler: Handler) -> None:
         self.handlers[kind] = handler
+
+    def list(self, limit: int = 100) -> list[Job]:
+        """Unfinished jobs first, then the newest finished ones. What a dead process left is shown as waiting."""
+        try:
+            lock = self._lock()
+        except VilcoError:  # a home that cannot be written has no worker either
+            lock = None
+        if lock is not None:
+            try:
+                self.table.recover(self.defaults.deaths)
+            finally:
+                lock.release()
+        return self.table.list(limit)
 
     def run_until(self, job_id: int, progress: Progress | None = None) -> Job:
         """Work, or follow whoever works, until the job is finished; returns it. Ctrl-C stops it resumably.

@@ -44,6 +44,7 @@ class Adder:
         self.refused += refused
         self._known = self.catalogue.files()
         self._records = {v.id: v for v in self.catalogue.videos()}
+        self._open = self.jobs.table.unfinished("index")
         self._takes: dict[str, list[Take]] = {}
         for take in self.catalogue.takes(self.profile_id):
             self._takes.setdefault(take.video, []).append(take)
@@ -89,7 +90,13 @@ class Adder:
         self._records[video_id] = record
         self._known.update({f.path: f for f in files})
         done = state is not None and state.state in ("ready", "gaps") and state.rate >= self.rate - 1e-6
-        if done and all(intact(self.features, take) for take in self._takes.get(video_id, ())):
+        key = f"{video_id} {self.profile_id}"
+        # a job left over although its work is complete (its process died in between) is run once more, to close it
+        if (
+            done
+            and key not in self._open
+            and all(intact(self.features, take) for take in self._takes.get(video_id, ()))
+        ):
             self.unchanged.append(video_id)
             return
         if any(video_id == known.id for known, _ in self.wanted):
@@ -99,7 +106,7 @@ class Adder:
         rate = max(self.rate, state.rate if state is not None else 0.0)
         payload = {"video": video_id, "profile": self.profile_id, "rate": rate}
         label = Path(record.path).name
-        self.wanted.append((record, self.jobs.enqueue("index", payload, label, f"{video_id} {self.profile_id}")))
+        self.wanted.append((record, self.jobs.enqueue("index", payload, label, key)))
 
     def _probe(self, video_id: str, group: tuple[Path, ...]) -> VideoRecord:
         infos = [self.footage.probe(path) for path in group]

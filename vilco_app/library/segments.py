@@ -41,6 +41,8 @@ class SegmentDefaults:
     slab: int = 16_384  # vectors added at once: 40 MB at 640 dimensions
 
 
+PAD = 16
+
 Vectors = Callable[[], Iterator[np.ndarray]]  # slabs [n, D] float32, in order of position; can be gone through twice
 
 
@@ -103,7 +105,9 @@ def _write(path: Path, vectors: Vectors, count: int, exact: bool, code: str, def
     basis = None if exact else principal(sample, defaults.components)
     dim = sample.shape[1] if basis is None else basis.shape[1]
     kind = getattr(faiss.ScalarQuantizer, code if basis is None else "QT_8bit")
-    learn = sample if basis is None else sample @ basis
+    if basis is None:
+        dim += -dim % PAD
+    learn = _pad(sample, dim) if basis is None else sample @ basis
     index: Any
     assign: Any = None
     if basis is None or count < defaults.inverted_above:
@@ -119,7 +123,7 @@ def _write(path: Path, vectors: Vectors, count: int, exact: bool, code: str, def
         index = faiss.IndexIVFScalarQuantizer(nearest, dim, lists, kind, faiss.METRIC_INNER_PRODUCT)
     index.train(learn)
     for slab in vectors():
-        rows = np.ascontiguousarray(slab if basis is None else slab @ basis)
+        rows = _pad(slab, dim) if basis is None else np.ascontiguousarray(slab @ basis)
         if assign is None:
             index.add(rows)
         else:
@@ -130,6 +134,15 @@ def _write(path: Path, vectors: Vectors, count: int, exact: bool, code: str, def
     faiss.write_index(index, str(path.with_suffix(".faiss")))
     with open(path.with_suffix(".faiss"), "rb") as file:
         os.fsync(file.fileno())
+
+
+def _pad(vectors: np.ndarray, dim: int) -> np.ndarray:
+    """Vectors [n, D] with zeros up to `dim`: FAISS's fast scans want a multiple of 16."""
+    if vectors.shape[1] == dim:
+        return np.ascontiguousarray(vectors, np.float32)
+    out = np.zeros((len(vectors), dim), np.float32)
+    out[:, : vectors.shape[1]] = vectors
+    return out
 
 
 def _sample(vectors: Vectors, count: int, wanted: int) -> np.ndarray:
@@ -190,7 +203,7 @@ class Segment:
         index, basis = opened
         count = min(top * (self.defaults.candidates if basis is not None else 2), index.ntotal)
         selector = None if allowed is None or allowed.all() else self._selector(kind, allowed)
-        asked = np.ascontiguousarray(vectors if basis is None else vectors @ basis, dtype=np.float32)
+        asked = _pad(vectors, index.d) if basis is None else np.ascontiguousarray(vectors @ basis, np.float32)
         if hasattr(index, "nprobe"):
             share = self.defaults.probes if selector is None else self.defaults.restricted_probes
             parameters = faiss.SearchParametersIVF(nprobe=max(1, round(share * index.nlist)), sel=selector)

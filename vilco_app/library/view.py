@@ -181,11 +181,13 @@ class View:
         self._lock = Lock()
         self._snapshot: Snapshot | None = None
         self._open: OrderedDict[tuple[object, ...], Joined] = OrderedDict()
+        self._current: dict[str, Joined] = {}  # of the present snapshot
 
     def snapshot(self) -> Snapshot:
         with self._lock:
             if self._snapshot is None or self.catalogue.version() != self._snapshot.version:
                 self._snapshot = take_snapshot(self.catalogue, self.profile)
+                self._current = {}
             return self._snapshot
 
     def refresh(self) -> None:
@@ -198,12 +200,15 @@ class View:
         given = snapshot is not None
         for attempt in range(5):
             now = snapshot if snapshot is not None and given else self.snapshot()
+            with self._lock:
+                if now is self._snapshot and video in self._current:
+                    return self._current[video]
             facts = now.video(video)
             key = (facts, now.takes.get(video, ()), now.forgotten.get(video, ()))
             with self._lock:
                 if key in self._open:
                     self._open.move_to_end(key)
-                    return self._open[key]
+                    return self._keep(video, now, self._open[key])
             try:
                 joined = join(self.root, facts, now.takes.get(video, ()), now.forgotten.get(video, ()), now.dims())
             except FileNotFoundError:  # the take was replaced between reading the catalogue and opening its files
@@ -218,5 +223,13 @@ class View:
                 self._open[key] = joined
                 while len(self._open) > CACHED:
                     self._open.popitem(last=False)
-            return joined
+                return self._keep(video, now, joined)
         raise AssertionError("unreachable")
+
+    def _keep(self, video: str, snapshot: Snapshot, joined: Joined) -> Joined:
+        """Remember what a recording is in the present snapshot (the lock is held)."""
+        if snapshot is self._snapshot:
+            if len(self._current) >= CACHED:
+                self._current.clear()
+            self._current[video] = joined
+        return joined

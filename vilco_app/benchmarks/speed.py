@@ -133,5 +133,5 @@ def speed(
                 rows += [row.to_json() for row in GROUPS[name](bench)]
             except (VilcoError, ImportError, OSError, RuntimeError, subprocess.SubprocessError) as error:
                 why = error.message if isinstance(error, VilcoError) else repr(error)
-                rows.append(Row(f"{name}: failed ({why})", None, "").to_json())
+                rows.append(Row(f"{name}: failed ({' '.join(why.split())[:120]})", None, "").to_json())
     return rows

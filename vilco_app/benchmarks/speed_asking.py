@@ -69,7 +69,11 @@ def scale_rows(bench: Bench, hours: int, target: float) -> list[Row]:
     fill(Library(home), profile.id, hours, real.library.statistics("globals"), real.library.statistics("regions"))
     memory = EpisodicMemory(home, profile="embedded")
     vectors = [profile.text(question) for question in QUESTIONS]
-    report = measure_search(memory.library, np.stack([v.scene for v in vectors]), np.stack([v.thing for v in vectors]))
+    report = measure_search(
+        memory.library,
+        np.stack([np.asarray(v.scene) for v in vectors]),
+        np.stack([np.asarray(v.thing) for v in vectors]),
+    )
     for question in QUESTIONS:
         memory.ask(question)
     answers = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +71,7 @@ def _vit(folder: Path) -> tuple[float, str]:
     import torch
 
     torch.set_num_threads(1)
+    logging.getLogger().setLevel(logging.ERROR)  # it warns that the weights are random, which is what we want
     model = open_clip.create_model("ViT-B-32", pretrained=None).visual.eval()
     return _openvino(model, torch.rand(BATCH, 3, 224, 224), folder)
 
@@ -76,11 +79,15 @@ def _vit(folder: Path) -> tuple[float, str]:
 def _openvino(model: Any, pictures: Any, folder: Path) -> tuple[float, str]:
     """(pictures per second of one thread, precision) of a torch module in the runtime the profiles use."""
     import openvino as ov
+    import torch
 
     from vilco_app.encoders.runtime import OpenVinoNetwork, RuntimeOptions
 
     folder.mkdir(exist_ok=True)
-    ov.save_model(ov.convert_model(model, example_input=pictures), folder / "model.xml", compress_to_fp16=False)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # torch calls its tracer old; OpenVINO reads nothing newer yet
+        traced = torch.jit.trace(model, pictures, check_trace=False)
+        ov.save_model(ov.convert_model(traced, example_input=pictures), folder / "model.xml", compress_to_fp16=False)
     network = OpenVinoNetwork(folder / "model.xml", RuntimeOptions(threads=1))
     array = pictures.numpy()
     return _rate(lambda: network(array), BATCH), network.precision

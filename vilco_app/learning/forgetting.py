@@ -18,6 +18,7 @@ def forget_span(home: Path, video: str, start: float, end: float) -> list[str]:
             continue
         removed = _cut_buffer(snapshots, snapshot, video, start, end)
         _cut_probes(snapshots, snapshot, video, start, end)
+        _cut_pictures(snapshots, snapshot, video, start, end)
         spans = snapshots.card(snapshot).get("spans", [])
         if removed or any(v == video and a < end and b > start for v, a, b in spans):
             note = (
@@ -56,3 +57,15 @@ def _cut_probes(snapshots: Snapshots, snapshot: str, video: str, start: float, e
     kept = [{**entry, "examples": [e for e in entry["examples"] if not touches(e)]} for entry in table]
     if kept != table:
         write_json(snapshots.path(snapshot) / "probes.json", kept)
+
+
+def _cut_pictures(snapshots: Snapshots, snapshot: str, video: str, start: float, end: float) -> None:
+    path = snapshots.path(snapshot) / "pictures.safetensors"
+    if not path.is_file():
+        return
+    from vilco_app.learning.packing import save_state
+
+    held = snapshots.pictures(snapshot)
+    kept = [s for s in held if not any(v == video and a < end and b > start for v, a, b in s.spans)]
+    if len(kept) < len(held):
+        save_state([s.state_dict() for s in kept], path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,17 +23,9 @@ from vilco_app.values import VilcoError
 if TYPE_CHECKING:
     from vilco_app.encoders.base import Profile
 
+PICTURES = 16  # held-out picture examples kept per stage, as dense maps: 64 MB at most
 PROBES = 64  # held-out examples per stage that are checked after every later stage: keeps the checks linear and small
 FAMILIES = ("nlq", "mq", "vq")
-
-
-@dataclass
-class Checked:
-    """Held-out checks of one family of stages: score matrix row and the probes (stage index, probe)."""
-
-    row: list[float | None]
-    hits: list[tuple[float, ...]]
-    probes: list[Probe]
 
 
 def learn_stage(
@@ -82,10 +73,14 @@ def learn_stage(
     network = NetworkGrounder(start.learner, profile.blocks)
     checked, table = check_all(snapshots, parent, stage, name, resolved, library, profile, network)
     fusion = fuse_weights(start, checked, resolved, samples, library, profile, plan, stage.family)
-    fusion, matrix = _matrix(snapshots, parent, name, stage, checked, fusion, [str(t["name"]) for t in table])
+    held = snapshots.pictures(parent)
+    if stage.family == "vq":
+        mine = stage.part("heldout")[:PICTURES]
+        held += [make_sample(sampler, resolved, e, index, library, profile).compact() for e in mine]
+    matrix = _matrix(snapshots, parent, checked, fusion, [str(t["name"]) for t in table], start.learner, held)
     tested = time.perf_counter() - clock
     card = _card(parent, start, name, profile, fusion, fitted, samples, plan.name)
-    snapshot = snapshots.save(card, _weights(start), start.strategy.state_dict(), matrix, table)
+    snapshot = snapshots.save(card, _weights(start), start.strategy.state_dict(), matrix, table, held)
     work.clear()
     if activate:
         snapshots.use(snapshot)
@@ -158,7 +153,9 @@ def fuse_weights(
     """A weight per family, from held-out examples of all stages and, where those are few, folds of the new stage."""
     weights, reasons = dict(start.fusion.__dict__), dict(start.fusion.reasons)
     pool = [p for probes in checked for p in probes if p.family == family]
-    if family != "vq":
+    if family == "vq":
+        reasons["vq"] = "the trained head is measured in the score matrix; answers to pictures stay zero-shot"
+    else:
         if len(pool) < 20:
             pool += fold_probes(start, resolved, samples, library, profile, plan)
         weights[family], reasons[family] = choose_weight(pool)
@@ -171,22 +168,25 @@ def fuse_weights(
 
 
 def _matrix(
-    snapshots: Snapshots, parent: str, name: str, stage: Stage, checked: list[list[Probe]], fusion: Fusion,
-    names: list[str],
-) -> tuple[Fusion, Matrix]:  # fmt: skip
-    """The parent's matrix with one row more: fused answers on every stage's held-out part."""
+    snapshots: Snapshots, parent: str, checked: list[list[Probe]], fusion: Fusion, names: list[str], learner: Any,
+    pictures: list[Any],
+) -> Matrix:  # fmt: skip
+    """The parent's matrix with one row more: fused answers on every stage's held-out part (vq: the head on kept maps)."""
+    from vilco_app.learning.picture_scores import head_hits
+
     old = snapshots.matrix(parent) if parent != BASE else Matrix()
     row, hits, queries = [], [], []
-    for probes in checked:
+    for k, probes in enumerate(checked):
         found = [(p.example.id, s[METRIC]) for p in probes if (s := score(p, getattr(fusion, p.family))) is not None]
+        seen = [s for s in pictures if s.task == k and bool(s.targets["present"].any())]
+        found += [(s.id, h) for s, h in zip(seen, head_hits(learner, seen), strict=True)]
         row.append(sum(h for _, h in found) / len(found) if found else None)
         hits.append(tuple(h for _, h in found))
         queries.append(tuple(q for q, _ in found))
     width = len(names)
     values = [tuple([*r, *([None] * (width - len(r)))]) for r in old.values]
     before = [tuple([*h, *([()] * (width - len(h)))]) for h in old.hits]
-    matrix = Matrix(METRIC, tuple(names), (*values, tuple(row)), (*before, tuple(hits)), tuple(queries))
-    return fusion, matrix
+    return Matrix(METRIC, tuple(names), (*values, tuple(row)), (*before, tuple(hits)), tuple(queries))
 
 
 def _held(e: Example, resolved: Resolved) -> dict[str, Any]:

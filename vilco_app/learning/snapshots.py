@@ -5,6 +5,7 @@ models/<id>/model.safetensors   weights, prompt memory, categories
 models/<id>/buffer.safetensors  the strategy's state: replay buffer, anchors, masks
 models/<id>/matrix.json         score matrix with the raw per-query hits
 models/<id>/probes.json         the held-out examples earlier stages are checked by
+models/<id>/pictures.safetensors  held-out picture examples as dense maps, where a vq stage was learnt
 models/active.json              {"active": id}: the pointer that `use` switches
 """
 
@@ -14,7 +15,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,7 @@ class Snapshots:
         strategy: Mapping[str, Any],
         matrix: Matrix,
         probes: list[dict[str, Any]],
+        pictures: Sequence[Any] = (),
     ) -> str:
         """Write a new snapshot under a temporary name, then rename: it is there whole or not at all -> its id."""
         from vilco_app.learning.packing import save_state
@@ -121,6 +123,8 @@ class Snapshots:
             draft.mkdir(parents=True)
             save_state(model, draft / "model.safetensors")
             save_state(strategy, draft / "buffer.safetensors")
+            if pictures:
+                save_state([p.state_dict() for p in pictures], draft / "pictures.safetensors")
             write_json(draft / "matrix.json", matrix.full_json())
             write_json(draft / "probes.json", probes)
             created = datetime.now(UTC).isoformat(timespec="microseconds")
@@ -149,6 +153,16 @@ class Snapshots:
             return []
         found: list[dict[str, Any]] = json.loads(text)
         return found
+
+    def pictures(self, snapshot: str) -> list[Any]:
+        """Held-out picture examples kept as dense maps (continual Samples)."""
+        path = self.path(snapshot) / "pictures.safetensors"
+        if not path.is_file():
+            return []
+        from vilco_app.continual import Sample
+        from vilco_app.learning.packing import load_state
+
+        return [Sample.from_state(s) for s in load_state(path)]
 
     def change_card(self, snapshot: str, changes: Mapping[str, Any]) -> None:
         write_json(self.path(snapshot) / "card.json", {**self.card(snapshot), **changes})

@@ -62,6 +62,24 @@ def test_batches_carry_times_durations_and_size(clip: Path) -> None:
     assert {b.frames.shape[1:] for b in batches} == {(90, 160, 3)} and batches[0].frames.dtype == np.uint8
 
 
+def test_decoded_frames_are_let_go(clip: Path) -> None:
+    """Without waiting for the garbage collector, or memory grows by every frame sampled."""
+    import gc
+
+    import av
+
+    recording = open_recording(clip)
+    gc.collect()
+    gc.disable()
+    try:
+        alive = 0
+        for _ in samples(recording, 25, 64, batch=8):
+            alive = max(alive, sum(isinstance(o, av.VideoFrame) for o in gc.get_objects()))
+    finally:
+        gc.enable()
+    assert alive < 30  # of 150
+
+
 def test_small_sources_are_enlarged(clip: Path) -> None:
     assert next(samples(open_recording(clip), 1, 256)).frames.shape[1:] == (256, 455, 3)
 

@@ -112,7 +112,7 @@ class Source:
         return f"it is not a video FFmpeg can read ({_short(error)})", "Try to play it; convert it to mp4 if it plays."
 
     def _choose(self) -> VideoStream:
-        from av.stream import Disposition
+        from av.stream import Discard, Disposition
 
         streams = [s for s in self.container.streams.video if not s.disposition & Disposition.attached_pic]
         if not streams:
@@ -125,6 +125,9 @@ class Source:
         if stream.codec_context is None:
             self.container.close()
             raise refused(self.path, "no decoder for its codec", "Convert it to H.264 mp4.", "no-decoder")
+        for other in self.container.streams:
+            if other.index != stream.index:
+                other.discard = Discard.all  # neither read nor waited for
         stream.thread_type = "AUTO"
         if self.settings.threads:
             stream.codec_context.thread_count = self.settings.threads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -184,6 +185,30 @@ def test_seeding_is_local() -> None:
     assert torch.equal(torch.rand(1), a)
     with seeded(11):
         assert torch.equal(torch.rand(1), inside)
+
+
+@pytest.mark.parametrize("name", ["reservoir", "derpp", "vilco", "episodic", "icarl", "gdumb", "joint"])
+def test_a_corrected_example_is_not_rehearsed_in_its_old_form(name: str) -> None:
+    learner, strategy = Detector(), make_strategy(name)
+    learner.begin(0)
+    fit(learner, strategy, detector_samples(0, 12), Task(0), Plan(epochs=1))
+    seen: list[bool] = []
+
+    class Spy(Detector):
+        def collate(self, samples):
+            if self.module.training:
+                seen.extend(bool((s.targets["label"] == 1).all()) for s in samples if s.id == "d0-3")
+            return super().collate(samples)
+
+    spy = Spy()
+    spy.begin(0)
+    spy.load_state_dict(learner.state_dict())
+    corrected = replace(detector_samples(0, 12)[3], task=1)
+    corrected = replace(corrected, targets={"label": torch.ones_like(corrected.targets["label"])})
+    fit(spy, strategy, [corrected], Task(1), Plan(epochs=12))
+    assert seen and all(seen)
+    kept = [s for s in strategy.buffer if s.id == "d0-3"]  # type: ignore[attr-defined]
+    assert len(kept) == 1 and bool((kept[0].targets["label"] == 1).all())
 
 
 def test_checkpoints_do_not_repeat_a_buffer_the_stage_has_not_changed() -> None:

@@ -108,7 +108,7 @@ def scores(name: str, seed: int, **options: object) -> tuple[float, float]:
     learner, strategy = Detector(STAGES, seed=seed), make_strategy(name, **options)
     for task in range(STAGES):
         learner.begin(task)
-        plan = Plan(epochs=25, batch_size=8, lr=1e-2, seed=seed, min_steps=90)  # GDumb has few samples, not few steps
+        plan = Plan(epochs=25, batch_size=8, lr=1e-2, seed=seed, min_steps=120)  # GDumb has few samples, not few steps
         fit(learner, strategy, detector_samples(task, 32, seed), Task(task, total=STAGES), plan)
     with strategy.view(learner):
         return tuple(learner.accuracy(detector_samples(t, 40, seed + 70)) for t in (0, 2))  # type: ignore[return-value]
@@ -146,7 +146,7 @@ def test_penalties_keep_a_policy_of_separate_heads() -> None:
                 strategy,
                 policy_samples(task, 64),
                 Task(task, total=2),
-                Plan(epochs=25, batch_size=16, lr=1e-2),
+                Plan(epochs=40, batch_size=16, lr=1e-2),
             )
             with strategy.view(learner, 0), torch.no_grad():
                 batch_error = measure(learner, policy_samples(0, 64))

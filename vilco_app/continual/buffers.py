@@ -6,7 +6,7 @@ give back what a person wants forgotten. Chance comes from the generator handed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -82,6 +82,12 @@ class Buffer:
     def _forgotten(self, removed: int) -> None:
         """Called before `forget` removes samples."""
 
+    def drop(self, ids: Collection[str]) -> int:
+        """Remove samples by id (a newer version of them is about to be learnt); how many were removed."""
+        kept = [s for s in self.samples if s.id not in ids]
+        removed, self.samples = len(self.samples) - len(kept), kept
+        return removed
+
     def nbytes(self) -> int:
         """Bytes of all tensors kept."""
         return sum(s.nbytes() for s in self.samples)
@@ -139,6 +145,12 @@ class Reservoir(Buffer):
             self.seen -= stream
             self.holes += removed
             self.missed += max(0, stream - removed)
+
+    def drop(self, ids: Collection[str]) -> int:
+        removed = super().drop(ids)
+        self.seen -= removed
+        self.holes += removed
+        return removed
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "seen": self.seen, "holes": self.holes, "missed": self.missed}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -85,6 +85,9 @@ class Compose(Strategy):
 
     def forget(self, video: str, start: float, end: float) -> int:
         return sum(m.forget(video, start, end) for m in self.members)
+
+    def supersede(self, ids: Collection[str]) -> int:
+        return sum(m.supersede(ids) for m in self.members)
 
     def cost(self) -> Cost:
         total = Cost()

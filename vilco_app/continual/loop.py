@@ -118,6 +118,7 @@ def fit(
         state: dict[str, Any] | None = None
         start = strategy.state_dict()
         if resume is None:
+            strategy.supersede({s.id for s in samples})  # or replay would go on teaching what was corrected
             strategy.before_task(ctx)
         else:
             learner.load_state_dict(resume["learner"])

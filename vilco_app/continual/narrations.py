@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -32,6 +33,9 @@ class NarrationMemory:
 
     def forget(self, video: str, start: float, end: float) -> int:
         return self.buffer.forget(video, start, end)
+
+    def drop(self, ids: Collection[str]) -> int:
+        return self.buffer.drop(ids)
 
     def state_dict(self) -> dict[str, Any]:
         return self.buffer.state_dict()

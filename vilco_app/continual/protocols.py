@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -137,6 +137,10 @@ class Strategy:
     def forget(self, video: str, start: float, end: float) -> int:
         """Remove every kept example cut from [start, end] s of a video; how many."""
         return sum(b.forget(video, start, end) for b in self._parts() if hasattr(b, "forget"))
+
+    def supersede(self, ids: Collection[str]) -> int:
+        """Remove kept examples that come again with another target, before the stage that brings them; how many."""
+        return sum(b.drop(ids) for b in self._parts() if hasattr(b, "drop"))
 
     def cost(self) -> Cost:
         """Bytes of the saved state and extra passes; strategies add their passes to what is counted here."""

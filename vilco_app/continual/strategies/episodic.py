@@ -2,19 +2,19 @@
 
 L = (1 - s) l(new) + s l(replay) + a D(replayed outputs, stored ones) + c D(old classes on new samples, previous model)
 Balanced replay of features; stored dense outputs matched by divergence, where the stored model was confident and weighted by how
-right it was (DER++ with X-DER's lesson); a slow trunk after the first stage (SLCA, Zhang 2023); an exponential moving average of
-the weights becomes the stage's result (LAE, Gao 2023); last, the heads alone are re-aligned on balanced memory.
+right it was (DER++ with X-DER's lesson); an exponential moving average of the weights becomes the stage's result (LAE, Gao 2023);
+last, the heads alone are re-aligned on balanced samples. A slow trunk (SLCA, Zhang 2023) is an option: it suits a pretrained one.
 The language-anchored matching head it relies on lives in the network.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from vilco_app.continual.buffers import Buffer, make_buffer
+from vilco_app.continual.buffers import Balanced, Buffer, make_buffer
 from vilco_app.continual.distil import Rule, divergence, flat_outputs, known_classes, known_only
 from vilco_app.continual.loop import refit
 from vilco_app.continual.narrations import NarrationMemory
@@ -37,14 +37,15 @@ class Options:
         0.0  # c: weight of the previous model's say on old classes in new samples: one more pass, no gain measured
     )
     gate: float = 0.3  # least stored probability at a place for its boundary to be matched
-    trunk: float = (
+    trunk: float = 1.0  # learning-rate factor of the trunk from the second stage on; 0.3 cost 3 points, see docs/continual.md
         0.3  # learning-rate factor of the trunk from the second stage on: ours is young, so faster than SLCA's 0.1
     )
-    boundary: float = 0.3  # of the class-agnostic boundary head: forgets least, needs least change
+    boundary: float = 1.0  # of the class-agnostic boundary head; as for the trunk
     ema: float = (
         0.99  # decay of the moving average, less in the first steps; stages here have hundreds of steps, not thousands
     )
     realign: float = 0.2  # steps of head re-alignment, as a share of the stage's steps
+    realign_rate: float = 0.3  # learning-rate factor of re-alignment: it corrects, it does not learn anew
     narrations: int = 64  # as vilco
     pairs: int = 16  # as vilco
     negatives: int = 32  # as vilco
@@ -52,7 +53,7 @@ class Options:
 
 
 class Method(Strategy):
-    """Replay, stored outputs, slow trunk, moving average, re-alignment."""
+    """Replay, stored outputs, moving average, re-alignment."""
 
     name = "episodic"
     rehearses = True
@@ -128,12 +129,18 @@ class Method(Strategy):
                     parameter.copy_(self.average[name])
         if isinstance(learner, HasPrompts):
             learner.close_slots(ctx.task.index)
-        self.buffer.add(ctx.samples, ctx.rng, learner.encode)
-        self.told.keep(ctx)
         steps = round(options.realign * ctx.steps)
         if ctx.task.index > 0 and steps and isinstance(learner, HasHeads):
-            chosen = self.buffer.sample(steps * ctx.plan.batch_size, ctx.rng)
-            refit(ctx, chosen, steps, learner.head_names(), lr=0.3 * ctx.plan.lr)
+            # old groups from memory, new ones from the whole stage: balanced, and not only what is about to be remembered
+            pool = Balanced(len(self.buffer) + len(ctx.samples))
+            pool.samples = [*self.buffer, *ctx.samples]
+            chosen = pool.sample(steps * ctx.plan.batch_size, ctx.rng)
+            refit(
+                ctx, chosen, steps, learner.head_names(), lr=options.realign_rate * ctx.plan.lr,
+                mask=lambda: self._rows.mask(ctx), keep=lambda: self._rows.restore(ctx),
+            )  # fmt: skip
+        self.buffer.add(ctx.samples, ctx.rng, learner.encode)
+        self.told.keep(ctx)
         self._remember(ctx)
         self.teacher, self.average = {}, {}
 
@@ -141,7 +148,7 @@ class Method(Strategy):
         new = {s.id for s in ctx.samples}
         mine = [s for s in self.buffer.samples if s.id in new]
         fresh = {s.id: s.compact() for s in with_outputs(ctx.learner, mine, ctx.task.index, judge=True)}
-        self.buffer.samples = [replace(fresh[s.id]) if s.id in fresh else s for s in self.buffer.samples]
+        self.buffer.samples = [fresh.get(s.id, s) for s in self.buffer.samples]
 
     def cost(self) -> Cost:
         return super().cost() + Cost(forwards=2.0 if self.options.current > 0 else 1.0, backwards=1)

@@ -15,9 +15,7 @@ class Plan:
     epochs: int = 10  # passes over the training set; small stages converge within ten
     min_steps: int = 0  # more epochs until this many steps: a correction of one example needs more than ten steps
     max_steps: int | None = None  # stop earlier, for a stage that must fit a time budget
-    batch_size: int = (
-        16  # samples per step before replay is mixed in: the largest that is not slower per sample on 2 cores
-    )
+    batch_size: int = 16  # samples per step before replay is mixed in: larger is not faster per sample on 2 cores
     lr: float = 1e-3  # AdamW at transformer sizes of a few million parameters
     weight_decay: float = 0.05  # ViLCo's and ActionFormer's value; never applied to 1-D parameters
     clip: float | None = 1.0  # global gradient norm, as in ActionFormer

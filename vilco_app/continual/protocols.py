@@ -93,9 +93,7 @@ class Strategy:
     saved: tuple[str, ...] = ()
     trains: bool = True
     views: bool = False  # True when `view` changes the learner: two such strategies cannot be composed
-    rehearses: bool = (
-        False  # True when earlier stages' own heads keep training; without replay only weight decay moves them
-    )
+    rehearses: bool = False  # True when earlier stages' heads keep training; without replay only decay moves them
 
     def before_task(self, ctx: Ctx) -> None:
         """Anchors, teachers, new slots. The optimiser is built afterwards."""

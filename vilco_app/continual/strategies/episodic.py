@@ -34,16 +34,14 @@ class Options:
     least: int = 8  # replayed samples per step at least, so that a stage of one example still rehearses
     stored: float = 0.5  # a: weight of the stored-output term
     current: float = (
-        0.0  # c: weight of the previous model's say on old classes in new samples: one more pass, no gain measured
+        0.0  # c: weight of the previous model's old classes on new samples: one more pass, no gain measured
     )
     gate: float = 0.3  # least stored probability at a place for its boundary to be matched
-    trunk: float = 1.0  # learning-rate factor of the trunk from the second stage on; 0.3 cost 3 points, see docs/continual.md
-        0.3  # learning-rate factor of the trunk from the second stage on: ours is young, so faster than SLCA's 0.1
+    trunk: float = (
+        1.0  # learning-rate factor of the trunk from the second stage on; 0.3 cost 3 points (docs/continual.md)
     )
     boundary: float = 1.0  # of the class-agnostic boundary head; as for the trunk
-    ema: float = (
-        0.99  # decay of the moving average, less in the first steps; stages here have hundreds of steps, not thousands
-    )
+    ema: float = 0.99  # decay of the moving average, less in the first steps; stages have hundreds of steps
     realign: float = 0.2  # steps of head re-alignment, as a share of the stage's steps
     realign_rate: float = 0.3  # learning-rate factor of re-alignment: it corrects, it does not learn anew
     narrations: int = 64  # as vilco

@@ -19,9 +19,7 @@ from vilco_app.continual.quadratic import QuadraticPenalty
 class Options:
     """Defaults of EWC."""
 
-    strength: float = (
-        1.0  # Laplace's approximation says N_old / (2 N_new) for a mean loss; Continual World's policies want 1e4
-    )
+    strength: float = 1.0  # Laplace: N_old / (2 N_new) for a mean loss; Continual World's policies want 1e4
     decay: float = 1.0  # plain sum over stages; below 1 old stages fade (online EWC)
     probes: int = 1  # unbiased at any number; averaging over samples does more than averaging over probes
     samples: int | None = 256  # per stage: the diagonal of 256 samples is stable to a few per cent

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vilco_app.values import VilcoError
+from vilco_app.video.opening import LOCAL
 from vilco_app.video.settings import ReadSettings
 from vilco_app.video.source import Source
 from vilco_app.video.types import Recording, VideoInfo
@@ -150,7 +151,7 @@ def _encode(
             inputs += ["-r", p.rate]
         elif copy and p.start > settings.run_up:
             inputs += ["-seek_timestamp", "1", "-ss", f"{zero - settings.run_up:.6f}"]
-        inputs += ["-i", str(p.path)]
+        inputs += ["-protocol_whitelist", LOCAL, "-i", str(p.path)]
         chains.append(
             f"[{i}:{p.stream}]settb=1/90000,trim=start={origin + p.first - 2e-4:.6f}:end={origin + p.end - 2e-4:.6f},"
             f"setpts='max(PTS-({zero:.6f})/TB,0)',scale={width}:{height}:flags=bicubic,setsar=1,format=yuv420p[v{i}]"

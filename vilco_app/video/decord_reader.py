@@ -17,9 +17,10 @@ import numpy as np
 
 from vilco_app.values import VideoRefused
 from vilco_app.video.geometry import Shaper
+from vilco_app.video.opening import refused
 from vilco_app.video.sampling import ReadReport, Sample, SampleStream, bin_of
 from vilco_app.video.settings import ReadSettings
-from vilco_app.video.source import Source, refused
+from vilco_app.video.source import Source
 from vilco_app.video.types import SampleBatch
 
 if TYPE_CHECKING:

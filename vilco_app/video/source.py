@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from vilco_app.values import VideoRefused
+from vilco_app.video.opening import choose_stream, open_container, refused, short
 from vilco_app.video.settings import ReadSettings
 
 if TYPE_CHECKING:
@@ -17,15 +17,11 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
 
-COUNTED = frozenset({"h264", "hevc", "m4v", "mpegvideo", "vvc", "obu", "av1", "ivf_raw"})  # bare streams: no clock
+COUNTED = frozenset(
+    {"h261", "h263", "h264", "hevc", "vvc", "m4v", "mjpeg", "mpegvideo", "vc1", "obu"}
+)  # bare streams: no clock
 JUMPING = frozenset({"mpegts", "mpeg"})  # joined by simple concatenation, so their clock may start again in the middle
 UNORDERED = frozenset({"avi"})  # stores decoding order only, so PTS behind B-frames are guesses; DTS is the clock
-STILLS = frozenset({"image2", "heif", "avif"})
-
-
-def refused(path: Path, reason: str, remedy: str, code: str = "not-a-video") -> VideoRefused:
-    """One line: file, reason, remedy."""
-    return VideoRefused(code, f"{path.name}: {reason}.", remedy)
 
 
 class Source:
@@ -39,8 +35,8 @@ class Source:
         self.path, self.settings = Path(path), settings
         self.errors: list[str] = []
         self.failed_at: float | None = None  # seconds of the first packet that could not be decoded
-        self.container: InputContainer = self._open()
-        self.stream: VideoStream = self._choose()
+        self.container: InputContainer = open_container(self.path)
+        self.stream: VideoStream = choose_stream(self.container, self.path, settings.threads)
         self.base = Fraction(self.stream.time_base or Fraction(1, 90000))
         name = self.container.format.name
         self.clock = "count" if name in COUNTED else "dts" if name in UNORDERED else "pts"
@@ -69,69 +65,6 @@ class Source:
 
     def close(self) -> None:
         self.container.close()
-
-    # -- opening -------------------------------------------------------------------------------------------------
-
-    def _open(self) -> InputContainer:
-        import av
-
-        path = self.path
-        if not path.exists():
-            raise refused(path, "there is no such file", "Check the path.", "no-such-file")
-        if path.is_dir():
-            raise refused(path, "it is a folder", "Name the files in it, or add the folder.", "is-a-folder")
-        if path.stat().st_size == 0:
-            raise refused(path, "it is empty (0 bytes)", "Copy it again from the camera or card.", "empty-file")
-        try:
-            container = av.open(str(path), metadata_errors="ignore")
-        except PermissionError:
-            raise refused(path, "it may not be read", "Give yourself read permission.", "no-permission") from None
-        except (av.FFmpegError, ValueError, OSError) as error:
-            reason, remedy = self._why_unopened(error)
-            raise refused(path, reason, remedy) from None
-        brand = container.metadata.get("major_brand", "").strip()
-        if (
-            container.format.name in STILLS
-            or container.format.name.endswith("_pipe")
-            or brand in {"heic", "mif1", "avif"}
-        ):
-            container.close()
-            raise refused(path, "it is a still picture", "Ask with it instead: vilco find PICTURE.", "still-picture")
-        return container
-
-    def _why_unopened(self, error: Exception) -> tuple[str, str]:
-        with self.path.open("rb") as file:
-            head = file.read(4096)
-        if head[4:8] in {b"ftyp", b"moov", b"mdat", b"wide", b"free"}:
-            return (
-                "its index (moov) is missing, so the recording was never finished or the copy is incomplete",
-                "Copy it again; if the camera lost power, repair it with the camera or an untrunc tool.",
-            )
-        if head and all(byte in b"\t\n\r\x0c\x1b" or byte >= 32 for byte in head):
-            return "it holds text, not video", "Give it its real name, or name a video file."
-        return f"it is not a video FFmpeg can read ({_short(error)})", "Try to play it; convert it to mp4 if it plays."
-
-    def _choose(self) -> VideoStream:
-        from av.stream import Discard, Disposition
-
-        streams = [s for s in self.container.streams.video if not s.disposition & Disposition.attached_pic]
-        if not streams:
-            self.container.close()
-            raise refused(
-                self.path, "it has no video stream, only sound or data", "Name a file with pictures.", "no-video-stream"
-            )
-        best: Any = self.container.streams.best("video")
-        stream: VideoStream = best if any(s is best or s.index == best.index for s in streams if best) else streams[0]
-        if stream.codec_context is None:
-            self.container.close()
-            raise refused(self.path, "no decoder for its codec", "Convert it to H.264 mp4.", "no-decoder")
-        for other in self.container.streams:
-            if other.index != stream.index:
-                other.discard = Discard.all  # neither read nor waited for
-        stream.thread_type = "AUTO"
-        if self.settings.threads:
-            stream.codec_context.thread_count = self.settings.threads
-        return stream
 
     @property
     def aspect(self) -> Fraction:
@@ -190,8 +123,8 @@ class Source:
     def reopen(self) -> None:
         """Back to the very beginning, whatever the format can or cannot do."""
         self.container.close()
-        self.container = self._open()
-        self.stream = self._choose()
+        self.container = open_container(self.path)
+        self.stream = choose_stream(self.container, self.path, self.settings.threads)
         self._restart()
         self.errors.clear()
         self.failed_at = None
@@ -254,7 +187,7 @@ class Source:
 
     def _failed(self, error: BaseException, pts: int | None) -> None:
         """Remember an error and where it struck first."""
-        self.errors.append(_short(error))
+        self.errors.append(short(error))
         if self.failed_at is None and pts is not None:
             self.failed_at = self.time(pts)
 
@@ -350,8 +283,3 @@ class Source:
             self._kept += bool(promised) and promised[0] == stamp
             return stamp if frame.key_frame else None
         return None
-
-
-def _short(error: BaseException) -> str:
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return text.strip().rstrip(".").lower()

@@ -319,6 +319,27 @@ def test_a_damaged_blob_is_only_a_slow_start(profile: EmbeddedProfile, tmp_path:
     assert np.allclose(want, again, atol=1e-5)
 
 
+def test_without_openvino_torch_serves(
+    profile: EmbeddedProfile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frames: np.ndarray
+) -> None:
+    import torch
+
+    from vilco_app.encoders import runtime
+    from vilco_app.encoders.embedded_convert import vision_module
+
+    (tmp_path / "damaged.xml").write_text("<not a network>")
+    damaged = runtime.open_network(tmp_path, "damaged", RuntimeOptions(), torch.nn.Identity)
+    assert damaged.engine == "torch"
+    with pytest.raises(RuntimeError):
+        runtime.open_network(tmp_path, "damaged", RuntimeOptions(engine="openvino"), torch.nn.Identity)
+    monkeypatch.setattr(runtime, "have_openvino", lambda: False)
+    runtime.convert(torch.nn.Identity(), (torch.zeros(1),), tmp_path / "x.xml")
+    assert not (tmp_path / "x.xml").exists()
+    network = runtime.open_network(profile.folder, "vision", RuntimeOptions(), lambda: vision_module(profile.folder))
+    assert network.engine == "torch"
+    assert cosines(network(frames[:1])[0], profile._vision(frames[:1])[0]).min() > 0.98
+
+
 def test_streaming_keeps_the_order(profile: EmbeddedProfile, frames: np.ndarray) -> None:
     want = [profile._vision(frames[i : i + 1])[0] for i in range(6)]
     got = list(profile._vision.stream((frames[i : i + 1],) for i in range(6)))

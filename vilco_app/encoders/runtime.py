@@ -144,15 +144,22 @@ def open_network(
     """
     xml = folder / f"{name}.xml"
     if options.engine != "torch" and xml.is_file() and have_openvino():
-        return OpenVinoNetwork(xml, options, precision)
+        try:
+            return OpenVinoNetwork(xml, options, precision)
+        except RuntimeError:
+            if options.engine == "openvino":
+                raise  # asked for by name: say why it does not run
     return TorchNetwork(torch_module(), options)
 
 
 def convert(module: Any, example: tuple[Any, ...], xml: Path, half: bool = False) -> None:
     """Trace a torch module and write it as OpenVINO IR. The caller owns the folder (a temporary one).
 
-    half: keep the weights as fp16 (half the disk; for large models that run in bf16 anyway).
+    half: keep the weights as fp16 (half the disk; for large models that run in bf16 anyway). Without OpenVINO nothing is
+    written, and `open_network` falls back to torch.
     """
+    if not have_openvino():
+        return
     import warnings
 
     import openvino as ov

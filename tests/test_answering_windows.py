@@ -35,10 +35,17 @@ def test_a_scene_is_a_span():
     assert len(hierarchy(x[:1])) == 1 and len(hierarchy(x[:0])) == 0
 
 
-def test_suppression_keeps_apart_what_is_apart():
+def test_repeats_come_late():
     starts, ends = np.array([0.0, 1.0, 20.0, 0.0]), np.array([10.0, 10.0, 30.0, 10.0])
-    w = Windows(starts, ends, np.array([3.0, 2.9, 1.0, 2.0]), np.array([0, 0, 0, 1]))
-    assert best_windows(w, 5, 0.3) == [0, 3, 2]  # the second repeats the first; the fourth lies in another passage
+    w = Windows(starts, ends, np.array([3.0, 2.9, 1.5, 2.0]), np.array([0, 0, 0, 1]))
+    # the second repeats the first (IoU 0.9: 2.9 * exp(-1.62) = 0.57); the fourth lies in another passage
+    assert best_windows(w, 5, 0.5) == [0, 3, 2, 1]
+
+
+def test_what_stands_out_ranks_all_but_the_first():
+    w = Windows(np.array([0.0, 20.0, 40.0]), np.array([5.0, 25.0, 45.0]), np.array([3.0, 2.0, 1.0]), np.zeros(3),
+                np.array([0.1, 0.2, 0.9]))  # fmt: skip
+    assert best_windows(w, 3, 0.5) == [0, 2, 1]
 
 
 def test_forgotten_spans_and_holes_split_the_footage():

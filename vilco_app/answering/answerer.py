@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
 from vilco_app.answering.calibrate import confidence
 from vilco_app.answering.correcting import apply_corrections, correct_tracks
-from vilco_app.answering.curve import Passage, passages_of
+from vilco_app.answering.curve import Passage, Scale, library_scale, passages_of
 from vilco_app.answering.grounding import Grounded, Grounder, ZeroShotGrounder, fuse
 from vilco_app.answering.keys import make_key
+from vilco_app.answering.nulls import NULL_QUESTIONS
 from vilco_app.answering.options import DEFAULTS, Options
 from vilco_app.answering.phrases import wanted
 from vilco_app.answering.shortlist import around_hits
@@ -58,6 +60,8 @@ class Answerer:
         self.zero_shot = ZeroShotGrounder(profile.blocks, options)
         self.finder = PictureFinder(library, profile, options, self.zero_shot)
         self._questions: OrderedDict[str, TextVectors] = OrderedDict()
+        self._nulls: dict[str, TextVectors] = {}
+        self._levels: OrderedDict[tuple[Any, ...], float] = OrderedDict()
         self._lock = Lock()
 
     def text(
@@ -211,13 +215,15 @@ class Answerer:
         certainty = 0.0
         curves: tuple[Curve, ...] = ()
         if passages:
-            grounded = self.zero_shot.propose(vectors, kind, passages)
+            scale = self._scale(vectors, videos)
+            grounded = self.zero_shot.propose(vectors, kind, passages, scale)
             # whether it is there at all is judged on the zero-shot scale, which is the one that was calibrated
-            certainty = confidence(float(grounded.windows.scores.max())) if len(grounded.windows.scores) else 0.0
+            sure = self._sure(kind, vectors, videos)
+            certainty = sure(float(grounded.windows.scores.max())) if len(grounded.windows.scores) else 0.0
             weight = self.weights.get(kind, 0.0)
             if self.network is not None and weight > 0:
-                grounded = fuse(grounded, self.network.propose(vectors, kind, passages), weight)
-            moments = self._moments(grounded, passages, top, category)
+                grounded = fuse(grounded, self.network.propose(vectors, kind, passages, scale), weight)
+            moments = self._moments(grounded, passages, top, category, sure)
             curves = self._curves(grounded.curves, passages) if curve else ()
         found = self.library.corrections(make_key(kind, words), [v.id for v in videos])
         moments, certainty = apply_corrections(found, moments, certainty, videos, top, before, category)
@@ -235,13 +241,66 @@ class Answerer:
             with_curves=curve,
         )
 
-    def _moments(self, grounded: Grounded, passages: Sequence[Passage], top: int, category: str | None) -> list[Moment]:
+    def _scale(self, vectors: TextVectors, videos: Sequence[Video]) -> Scale | None:
+        """None where all footage is looked at; above that the library's statistics."""
+        if self._samples(videos) <= self.options.exact_samples:
+            return None
+        frames, regions = self.library.statistics("globals"), self.library.statistics("regions")
+        return library_scale(vectors, self.profile.blocks, frames, regions)
+
+    def _samples(self, videos: Sequence[Video]) -> int:
+        return sum(len(self.library.stored(v.id)) for v in videos)
+
+    def _sure(self, kind: Kind, vectors: TextVectors, videos: Sequence[Video]) -> Callable[[float], float]:
+        """A best score -> the probability that it is there, for this question on this footage."""
+        level = self._level(kind, videos)
+        weight = max((c.weight for c in vectors.concepts), default=None)
+        return lambda best: confidence(best, level, weight)
+
+    def _level(self, kind: Kind, videos: Sequence[Video]) -> float:
+        """Mean best score of unrelated questions on this footage; measured once per footage."""
+        key = (kind, *sorted((v.id, len(self.library.stored(v.id))) for v in videos))
+        with self._lock:
+            if key in self._levels:
+                return self._levels[key]
+        few = self._samples(videos) > self.options.exact_samples
+        count = self.options.null_questions_shortlisted if few else self.options.null_questions
+        best = []
+        for text in NULL_QUESTIONS[:count]:
+            vectors = self._null(text)
+            passages = self._chosen(videos, None, vectors.scene, vectors.thing)
+            scores = self.zero_shot.propose(vectors, kind, passages, self._scale(vectors, videos)).windows.scores
+            best += [float(scores.max())] if len(scores) else []
+        level = sum(best) / len(best) if best else 0.0
+        with self._lock:
+            self._levels[key] = level
+            while len(self._levels) > self.options.cached_questions:
+                self._levels.popitem(last=False)
+        return level
+
+    def _null(self, text: str) -> TextVectors:
+        """Vectors of an unrelated question; kept apart so that they do not push real questions out."""
+        if text not in self._nulls:
+            self._nulls[text] = self.profile.text(text)
+        return self._nulls[text]
+
+    def _moments(
+        self,
+        grounded: Grounded,
+        passages: Sequence[Passage],
+        top: int,
+        category: str | None,
+        sure: Callable[[float], float],
+    ) -> list[Moment]:
+        """The best windows; a score is the probability of that window alone, and never above the one before it."""
         w = grounded.windows
-        out = []
+        out: list[Moment] = []
         for i in best_windows(w, top, self.options.overlap):
             video = passages[int(w.passage[i])].stored.video
-            score = float(w.scores[i])
-            score = confidence(score) if grounded.source == "zero-shot" else min(max(score, 0.0), 1.0)
+            score = (
+                sure(float(w.scores[i])) if grounded.source == "zero-shot" else min(max(float(w.scores[i]), 0.0), 1.0)
+            )
+            score = min(score, out[-1].score) if out else score
             out.append(
                 Moment(video.id, video.path, float(w.starts[i]), float(w.ends[i]), score, grounded.source, category)
             )

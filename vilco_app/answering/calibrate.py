@@ -9,9 +9,22 @@ def sigmoid(x: float) -> float:
     return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, x))))
 
 
-def confidence(best: float) -> float:
-    """best: the best window's score. First version: even odds at three deviations."""
-    return sigmoid(best - 3.0)
+# Logistic regression with two inputs on the 156 labelled questions of the two development lists (docs/answers.md).
+STEEPNESS = 0.80  # per deviation of the best window above the level of unrelated questions
+SURENESS = 0.32  # per factor e in the weight of the best concept: a thing known by name has to show itself more clearly
+TYPICAL_WEIGHT = 0.145  # weight of the best concept at which it changes nothing
+
+
+def confidence(best: float, level: float, concept_weight: float | None = None) -> float:
+    """Probability that what was asked for is in the footage.
+
+    best: the best window's score; level: the mean best score of unrelated questions on the same footage; concept_weight:
+    of the question's best concept in (0, 1], None when the profile names none.
+    """
+    logit = STEEPNESS * (best - level)
+    if concept_weight:
+        logit -= SURENESS * math.log(concept_weight / TYPICAL_WEIGHT)
+    return sigmoid(logit)
 
 
 def picture_confidence(cosine: float) -> float:

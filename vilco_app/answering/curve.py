@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vilco_app.encoders.base import Blocks, TextVectors
-from vilco_app.library.types import Stored
+from vilco_app.library.types import Statistics, Stored
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,28 @@ def scale_of(scores: Sequence[np.ndarray]) -> Scale:
     return Scale(joined.mean(axis=1), joined.std(axis=1))
 
 
+def library_scale(query: TextVectors, blocks: Blocks, frames: Statistics, regions: Statistics) -> Scale:
+    """The scale over a whole library without reading it: an inner product x @ q has mean q @ mean, variance q @ cov @ q.
+
+    The best of about eight regions lies 1.42 deviations above their mean and varies 0.61 as much (normal order statistics).
+    """
+    assert query.scene is not None
+    means, deviations = [], []
+    for s in blocks.slices():
+        q = np.asarray(query.scene[s], dtype=np.float64)
+        means.append(float(q @ frames.mean[s]))
+        deviations.append(float(np.sqrt(max(0.0, q @ frames.cov[s, s] @ q))))
+    thing = np.asarray(query.thing, dtype=np.float64) if query.thing is not None else np.zeros(len(regions.mean))
+    deviation = float(np.sqrt(max(0.0, thing @ regions.cov @ thing)))
+    means.append(float(thing @ regions.mean) + 1.42 * deviation)
+    deviations.append(0.61 * deviation)
+    return Scale(np.array(means), np.array(deviations))
+
+
 def join(scores: np.ndarray, scale: Scale, weights: Sequence[float]) -> np.ndarray:
     """Scores [B, n] -> one curve [n]: the weighted sum of standardised rows. A row that never varies adds nothing."""
-    z = np.where(scale.deviation[:, None] > 1e-5, (scores - scale.mean[:, None]) / scale.deviation[:, None], 0.0)
+    varies = scale.deviation[:, None] > 1e-5
+    z = np.where(varies, (scores - scale.mean[:, None]) / np.where(varies, scale.deviation[:, None], 1.0), 0.0)
     return np.asarray(weights, dtype=np.float32) @ z
 
 

@@ -74,17 +74,24 @@ class ZeroShotGrounder:
         self, query: TextVectors, kind: Kind, passages: Sequence[Passage], scale: Scale | None = None
     ) -> Grounded:
         scores = [passage_scores(p, query, self.blocks) for p in passages]
-        scale = scale or scale_of(scores)
         weights = (*self.blocks.weights, self.options.region_weight)
-        raw = [join(s, scale, weights) for s in scores]
-        spread = float(np.concatenate(raw).std()) + 1e-6
+        if scale is None:
+            scale = scale_of(scores)
+            raw = [join(s, scale, weights) for s in scores]
+            spread = float(np.concatenate(raw).std()) + 1e-6
+        else:  # standardised rows, taken as independent
+            raw = [join(s, scale, weights) for s in scores]
+            spread = (
+                float(np.sqrt(sum(w * w for w, d in zip(weights, scale.deviation, strict=True) if d > 1e-5))) + 1e-6
+            )
         curves = tuple(
             smooth(c / spread, p.times, self.options.smooth).astype(np.float32)
             for c, p in zip(raw, passages, strict=True)
         )
         total = sum(p.end - p.start for p in passages)
+        contrast = self.options.moment_contrast if kind == "moment" else self.options.text_contrast
         windows = [
-            score_spans(p, i, self.spans(p), c, total, self.options)
+            score_spans(p, i, self.spans(p), c, total, self.options, contrast)
             for i, (p, c) in enumerate(zip(passages, curves, strict=True))
         ]
         return Grounded(curves, Windows.concatenate(windows), self.source)

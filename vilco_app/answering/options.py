@@ -19,14 +19,20 @@ class Options:
     length_weight: float = 0.25  # score = mean saliency * seconds ** this; 0 rewards single frames, 0.5 whole scenes
     shortest: float = 1.0  # seconds; what lasts less is not seen twice at 2 samples per second
     longest_share: float = 0.34  # of the footage; a window over more than a third does not say where
-    overlap: float = 0.3  # windows meeting a better one with more IoU say the same and are dropped
+    text_contrast: float = 0.0  # of the first answer; asked things often go on around the asked moment
+    moment_contrast: float = 0.3  # an activity is a scene with edges: right at 1 .41 -> .50 on the labelled clips
+    rest_contrast: float = 0.7  # of the other answers: what stands out elsewhere, not the first one's neighbours
+    rest_length_weight: float = 0.15  # as above, for the other answers; .5 to 1 and .15 to .25 do alike
+    overlap: float = 0.5  # softness of soft-NMS (its paper's value): how slowly rank falls with the overlap
     # --- shortlist
     exact_samples: int = (
         20_000  # up to about 3 h at 2 fps every sample is scored (20 ms); above, FAISS chooses passages
     )
     hits: int = 200  # nearest vectors asked of each index
-    passages: int = 12  # passages grounded exactly; answers ask for 5
-    passage_seconds: float = 60.0  # around a hit on each side; 90 % of Ego4D NLQ windows are under 25 s
+    passages: int = 8  # passages grounded exactly; answers ask for 5
+    passage_seconds: float = 30.0  # at least this much around a hit; 90 % of Ego4D NLQ windows are under 25 s
+    null_questions: int = 24  # unrelated questions that set the level a real one has to beat; once per footage
+    null_questions_shortlisted: int = 6  # above exact_samples, where each costs a search
     # --- pictures
     picture_frames: int = 12  # frames decoded again to choose appearances; the right one is always among the first 10
     track_frames: int = 16  # more frames for the tracks; both together about 1.5 s for a 10-minute file on two cores
@@ -38,7 +44,7 @@ class Options:
     picture_side: int = 448  # shorter side for dense matching: a stride of 16 gives 28 rows of cells
     # --- kept
     cached_questions: int = 256
-    cached_segmentations: int = 64  # passages; one is a few hundred spans
+    cached_segmentations: int = 512  # passages; one is a few hundred spans
 
 
 DEFAULTS = Options()

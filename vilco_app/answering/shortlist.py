@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from vilco_app.answering.curve import Passage, passages_of
@@ -10,7 +11,7 @@ from vilco_app.library.types import Hits, LibraryView
 
 
 def around_hits(library: LibraryView, hits: Sequence[Hits], before: float | None, options: Options) -> list[Passage]:
-    """Passages of `passage_seconds` on each side of the best hits, merged where they meet, at most `passages` of them.
+    """Passages of about `passage_seconds` on each side of the best hits, merged where they meet, at most `passages` of them.
 
     hits: results of one question in several indexes; they take turns, since their scores are not comparable.
     """
@@ -26,7 +27,7 @@ def around_hits(library: LibraryView, hits: Sequence[Hits], before: float | None
             known = spans.setdefault(video, [])
             if any(a <= time <= b for a, b in known):
                 continue
-            known.append((time - options.passage_seconds, time + options.passage_seconds))
+            known.append(_aligned(time, options.passage_seconds))
             count += 1
     out: list[Passage] = []
     for video, known in spans.items():
@@ -34,6 +35,11 @@ def around_hits(library: LibraryView, hits: Sequence[Hits], before: float | None
         for a, b in _merged(known):
             out += [cut for p in whole if (cut := _cut(p, a, b)) is not None]
     return out
+
+
+def _aligned(time: float, reach: float) -> tuple[float, float]:
+    """At least `reach` seconds around a time, on a grid of `reach`, so that other questions meet the same passages."""
+    return math.floor((time - reach) / reach) * reach, math.ceil((time + reach) / reach) * reach
 
 
 def _merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

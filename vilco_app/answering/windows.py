@@ -12,12 +12,19 @@ from vilco_app.answering.options import Options
 
 @dataclass(frozen=True)
 class Windows:
-    """M candidate windows: starts, ends (seconds), scores, and the passage each lies in."""
+    """M candidate windows: starts, ends (seconds), scores, and the passage each lies in.
+
+    apart [M] or None (then `scores`): how far a window stands out of its surroundings, which ranks all but the first.
+    """
 
     starts: np.ndarray
     ends: np.ndarray
     scores: np.ndarray
     passage: np.ndarray
+    apart: np.ndarray | None = None
+
+    def ranks_rest(self) -> np.ndarray:
+        return self.scores if self.apart is None else self.apart
 
     @staticmethod
     def concatenate(parts: list[Windows]) -> Windows:
@@ -29,48 +36,71 @@ class Windows:
             np.concatenate([p.ends for p in parts]),
             np.concatenate([p.scores for p in parts]),
             np.concatenate([p.passage for p in parts]),
+            np.concatenate([p.ranks_rest() for p in parts]),
         )
 
 
 def score_spans(
-    passage: Passage, index: int, spans: np.ndarray, curve: np.ndarray, total: float, options: Options
+    passage: Passage,
+    index: int,
+    spans: np.ndarray,
+    curve: np.ndarray,
+    total: float,
+    options: Options,
+    contrast: float = 0.0,
 ) -> Windows:
     """spans [M, 2] rows of the passage, curve [n] (mean 0 over all footage) -> scored windows.
 
-    score = mean of the curve inside * seconds ** length_weight where that mean is above the footage's (0). total: seconds
-    of all footage searched. Spans shorter than `shortest` or longer than `longest_share` of total are left out unless
-    nothing else is there.
+    score = (mean inside - contrast * mean around) * seconds ** length_weight, where "around" is half the window's length
+    on each side; `apart` is the same with the options' stronger contrast. Negative means are not multiplied. total:
+    seconds of all footage searched. Spans shorter than `shortest` or longer than `longest_share` of total are left out
+    unless nothing else is there.
     """
-    times = passage.times
-    edges = np.concatenate([times, [passage.end]])
+    edges = np.concatenate([passage.times, [passage.end]])
     edges[0] = passage.start
-    starts, ends = edges[spans[:, 0]], np.minimum(edges[spans[:, 1]], passage.end)
-    starts = np.maximum(starts, passage.start)
+    first, last = spans[:, 0], spans[:, 1]
+    starts, ends = np.maximum(edges[first], passage.start), np.minimum(edges[last], passage.end)
     length = ends - starts
     sums = np.concatenate([[0.0], np.cumsum(curve, dtype=np.float64)])
-    mean = (sums[spans[:, 1]] - sums[spans[:, 0]]) / (spans[:, 1] - spans[:, 0])
+    inside = (sums[last] - sums[first]) / (last - first)
+    reach = np.maximum(2, (last - first) // 2)
+    left, right = np.maximum(0, first - reach), np.minimum(len(curve), last + reach)
+    around = (sums[first] - sums[left] + sums[right] - sums[last]) / np.maximum(first - left + right - last, 1)
     fits = (length >= options.shortest) & (length <= max(options.longest_share * total, 2 * options.shortest))
     if not fits.any():
         fits = length > 0
-    gain = np.maximum(length, 1e-3) ** options.length_weight
-    scores = np.where(mean > 0, mean * gain, mean)
     kept = np.flatnonzero(fits & (length > 0))
-    return Windows(starts[kept], ends[kept], scores[kept], np.full(len(kept), index))
+
+    def weighed(share: float, power: float) -> np.ndarray:
+        height = (inside - share * around)[kept]
+        return np.where(height > 0, height * np.maximum(length[kept], 1e-3) ** power, height)
+
+    return Windows(
+        starts[kept],
+        ends[kept],
+        weighed(contrast, options.length_weight),
+        np.full(len(kept), index),
+        weighed(options.rest_contrast, options.rest_length_weight),
+    )
 
 
 def best_windows(windows: Windows, top: int, overlap: float) -> list[int]:
-    """Indices of the `top` best windows, best first, none meeting a better one with IoU > overlap (greedy suppression)."""
-    left = windows.scores.astype(np.float64).copy()
+    """Indices of the `top` best windows, best first.
+
+    The first is the highest score. For the others Gaussian soft-NMS (Bodla et al. 2017) on `apart`: whenever one is
+    chosen, every other's rank score falls by exp(-IoU^2 / overlap), so repeats of what is said already come late.
+    """
+    left = windows.ranks_rest().astype(np.float64).copy()
+    left = np.where(left > 0, left, 1e-3 * left - 1.0)  # below zero decay would raise them; keep them behind, in order
     chosen: list[int] = []
-    while len(chosen) < top and len(left):
-        i = int(np.argmax(left))
-        if left[i] == -np.inf:
-            break
+    while len(chosen) < min(top, len(left)):
+        i = int(np.argmax(windows.scores)) if not chosen else int(np.argmax(left))
         chosen.append(i)
-        same = windows.passage == windows.passage[i]
         inter = np.minimum(windows.ends, windows.ends[i]) - np.maximum(windows.starts, windows.starts[i])
-        inter = np.where(same, np.maximum(0.0, inter), 0.0)
+        inter = np.where(windows.passage == windows.passage[i], np.maximum(0.0, inter), 0.0)
         union = (windows.ends - windows.starts) + (windows.ends[i] - windows.starts[i]) - inter
-        left[inter > overlap * union] = -np.inf
+        iou = inter / np.maximum(union, 1e-9)
+        left = np.where(left > 0, left * np.exp(-(iou**2) / overlap), left - iou)
+        left[iou > 0.95] -= 1e6  # the same window under another name
         left[i] = -np.inf
     return chosen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import logging
 import os
 import socket
 import sys
@@ -53,8 +54,11 @@ def serve(
         print(json.dumps({"schema": SCHEMA, "address": address}), flush=True)
     else:
         print(f"vilco is at {address}   (Ctrl-C stops it)", flush=True)
-    config = uvicorn.Config(server, log_level="warning", timeout_graceful_shutdown=3)
-    uvicorn.Server(config).run(sockets=[listener])
+    config = uvicorn.Config(server, log_level="warning", timeout_graceful_shutdown=1)
+    running = uvicorn.Server(config)
+    # open pages hold a connection each; that these are cut when a person stops us is no error to tell
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not running.should_exit)
+    running.run(sockets=[listener])
 
 
 def make_server(page: Any, memory: EpisodicMemory, host: str, accounts: dict[str, str]) -> Any:

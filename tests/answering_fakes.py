@@ -24,7 +24,7 @@ def make_stored(scene, forgotten=(), video="a" * 12, rate=RATE):
     info = Video(video, f"{video}.mp4", duration, "ready", duration, "fake@1")
     return Stored(
         info, times, np.full(n, 1 / rate), scene, np.arange(n), np.arange(n + 1),
-        np.round(scene.astype(np.float32) * 127).astype(np.int8), np.full(n, 1 / 127, dtype=np.float32),
+        np.clip(np.round(scene.astype(np.float32) * 60), -127, 127).astype(np.int8), np.full(n, 1 / 60, dtype=np.float32),
         np.tile(np.array([0, 0, 255, 255], dtype=np.uint8), (n, 1)), tuple(forgotten),
     )  # fmt: skip
 

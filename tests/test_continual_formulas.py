@@ -84,6 +84,15 @@ def test_si_path_integral_is_each_weights_share_of_the_loss_drop(clip: float | N
     assert torch.allclose(omega, path / (bowl.theta**2 + 0.1)) and float(omega[2]) == 0
 
 
+def test_si_gives_no_importance_to_weights_that_raised_the_loss() -> None:
+    bowl = Bowl([1.0, 1.0], [0.0, 0.0], [2.0, 2.0])
+    strategy = make_strategy("si", damping=0.5)
+    strategy.start = {"theta": torch.zeros(1, 2).double()}  # type: ignore[attr-defined]
+    strategy.path = {"theta": torch.tensor([[3.0, -3.0]]).double()}  # type: ignore[attr-defined]
+    values = strategy.measure(context(bowl))["theta"]  # type: ignore[attr-defined]
+    assert values.tolist() == [[pytest.approx(3.0 / 4.5), 0.0]]
+
+
 def outputs(learner: Policy, task: int) -> torch.Tensor:
     learner.module.eval()
     samples = policy_samples(task, 16, seed=5)

@@ -49,8 +49,8 @@ class Compose(Strategy):
             scale *= m.lr_scale(name, ctx) if name in ctx.trained() or m.rehearses else 1.0
         return scale
 
-    def extra_parameters(self) -> dict[str, nn.Parameter]:
-        return {f"{m.name}.{k}": v for m in self.members for k, v in m.extra_parameters().items()}
+    def extra_parameters(self, ctx: Ctx) -> dict[str, nn.Parameter]:
+        return {f"{m.name}.{k}": v for m in self.members for k, v in m.extra_parameters(ctx).items()}
 
     def compose_batch(self, batch: Batch, ctx: Ctx) -> Batch:
         for m in self.members:

@@ -25,7 +25,7 @@ def make_optimizer(strategy: Strategy, ctx: Ctx, plan: Plan) -> torch.optim.Opti
         scale = strategy.lr_scale(name, ctx)
         if scale > 0 and parameter.requires_grad:
             groups.setdefault((scale, parameter.dim() > 1), []).append(parameter)
-    for parameter in strategy.extra_parameters().values():
+    for parameter in strategy.extra_parameters(ctx).values():
         groups.setdefault((1.0, False), []).append(parameter)
     if not groups:
         raise VilcoError(
@@ -205,13 +205,12 @@ def refit(
     steps: int,
     names: set[str] | None = None,
     lr: float | None = None,
-    keep: Callable[[], None] | None = None,
     mask: Callable[[], None] | None = None,
 ) -> None:
     """Extra training inside after_task on the plain loss: `steps` steps on samples, moving only the named parameters.
 
-    A fresh optimiser of the plan's kind, no weight decay, no penalty. mask is called after backward, keep after each step
-    (PackNet). Chance comes from ctx.rng.
+    A fresh optimiser of the plan's kind, no weight decay, no penalty. mask is called after backward; with neither decay nor
+    momentum from before, a gradient of zero leaves a weight alone. Chance comes from ctx.rng.
     """
     learner, plan = ctx.learner, ctx.plan
     named = {n: p for n, p in ctx.parameters().items() if names is None or n in names}
@@ -233,8 +232,6 @@ def refit(
         if mask is not None:
             mask()
         optimizer.step()
-        if keep is not None:
-            keep()
     learner.module.zero_grad(set_to_none=True)
     learner.module.eval()
 

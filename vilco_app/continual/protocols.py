@@ -106,7 +106,7 @@ class Strategy:
         """Factor of the learning rate of a parameter in this stage; 0 leaves it out of the optimiser."""
         return 1.0 if self.rehearses or name in ctx.trained() else 0.0
 
-    def extra_parameters(self) -> dict[str, nn.Parameter]:
+    def extra_parameters(self, ctx: Ctx) -> dict[str, nn.Parameter]:
         """Parameters of the strategy's own to optimise with the learner's."""
         return {}
 

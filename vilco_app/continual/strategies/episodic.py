@@ -135,7 +135,7 @@ class Method(Strategy):
             chosen = pool.sample(steps * ctx.plan.batch_size, ctx.rng)
             refit(
                 ctx, chosen, steps, learner.head_names(), lr=options.realign_rate * ctx.plan.lr,
-                mask=lambda: self._rows.mask(ctx), keep=lambda: self._rows.restore(ctx),
+                mask=lambda: self._rows.mask(ctx),
             )  # fmt: skip
         self.buffer.add(ctx.samples, ctx.rng, learner.encode)
         self.told.keep(ctx)

@@ -76,11 +76,8 @@ class Method(Strategy):
                     p.flatten()[flat] = 0  # a parameter is contiguous, so this is a view
                     self.owner[name] = self.owner[name].to(p.device)
                     self.owner[name].flatten()[flat] = now + 1
-        self._hold(ctx)
-        refit(
-            ctx, ctx.samples, round(self.options.retrain * ctx.steps), set(ctx.parameters()),
-            keep=lambda: self._restore(ctx), mask=lambda: self._mask(ctx),
-        )  # fmt: skip
+        steps = round(self.options.retrain * ctx.steps)
+        refit(ctx, ctx.samples, steps, set(ctx.trained()), mask=lambda: self._mask(ctx))
 
     @contextmanager
     def view(self, learner: Learner, task: int | None = None) -> Iterator[None]:

@@ -55,7 +55,8 @@ class Method(QuadraticPenalty):
         with torch.no_grad():
             for name, parameter in ctx.learner.shared_parameters().items():
                 if name in self._gradient:
-                    self.path[name] -= self._gradient[name] * (parameter - self._before[name])
+                    moved = parameter - self._before[name]
+                    self.path[name] = fitted(self.path[name], parameter) - self._gradient[name] * moved
 
     def measure(self, ctx: Ctx) -> dict[str, Tensor]:
         values = {}

@@ -50,8 +50,9 @@ class Method(Strategy):
         for name, p in self.declared(ctx).items():
             self.log_sigma[name] = fitted(self.log_sigma.get(name, p[:0].detach()), p, self.options.log_sigma)
 
-    def extra_parameters(self) -> dict[str, nn.Parameter]:
-        self._free = {f"log_sigma.{n}": nn.Parameter(v) for n, v in self.log_sigma.items()}
+    def extra_parameters(self, ctx: Ctx) -> dict[str, nn.Parameter]:
+        named = self.declared(ctx)
+        self._free = {f"log_sigma.{n}": nn.Parameter(v.to(named[n])) for n, v in self.log_sigma.items()}
         return self._free
 
     def compose_batch(self, batch: Batch, ctx: Ctx) -> Batch:

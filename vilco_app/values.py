@@ -235,10 +235,10 @@ class Answer:
                     "bad-answer", f"schema is {data.get('schema')!r}, not {SCHEMA}.",
                     "Use an answer written by this version: vilco ask ... --json > answer.json",
                 )  # fmt: skip
-            keys = ("video", "path", "start", "end", "score")
 
             def moment(m: dict[str, Any]) -> Moment:
-                return Moment(*(m[k] for k in keys), source=m.get("source", "zero-shot"), category=m.get("category"))
+                source, category = m.get("source", "zero-shot"), m.get("category")
+                return Moment(m["video"], m["path"], m["start"], m["end"], m["score"], source, category)
 
             return Answer(
                 query=data["query"], kind=data["kind"], confidence=data["confidence"], threshold=data["threshold"],

@@ -139,27 +139,29 @@ def test_a_tiny_lookahead_still_gives_the_samples(clip: Path) -> None:
     assert seen(samples(recording, 2, 90, settings=ReadSettings(lookahead_bytes=1))) == whole
 
 
-def test_untrue_key_frame_flags_change_nothing(tmp_path: Path) -> None:
-    """Without its sync table (stss) an mp4 calls every packet a key frame; leaving out then would break the picture."""
+@pytest.mark.parametrize(
+    "codec",
+    [
+        ("libx265", "-preset", "ultrafast", "-tag:v", "hvc1", "-x265-params", "log-level=none:pools=1:keyint=25"),
+        ("mpeg4", "-bf", "2", "-g", "25", "-q:v", "4"),
+    ],
+    ids=["hevc", "mpeg4"],
+)
+def test_untrue_key_frame_flags_change_nothing(codec: tuple[str, ...], tmp_path: Path) -> None:
+    """Without its sync table (stss) an mp4 calls every packet a key frame; leaving out and seeking by these flags would
+    break the picture."""
     import av
 
-    codec = (
-        "-c:v",
-        "libx265",
-        "-preset",
-        "ultrafast",
-        "-tag:v",
-        "hvc1",
-        "-x265-params",
-        "log-level=none:pools=1:keyint=25",
-    )
-    honest = media.make(tmp_path / "honest.mp4", 100, codec=codec)
+    honest = media.make(tmp_path / "honest.mp4", 100, codec=("-c:v", *codec))
     lying = tmp_path / "lying.mp4"
     lying.write_bytes(honest.read_bytes().replace(b"stss", b"free"))
     with av.open(str(lying)) as container:
         assert sum(packet.is_keyframe for packet in container.demux(video=0)) == 100
     expected = [(0.0, 0), (0.52, 13), (1.0, 25), (1.52, 38), (2.0, 50), (2.52, 63), (3.0, 75), (3.52, 88)]
     assert seen(samples(open_recording(lying), 2, 90)) == seen(samples(open_recording(honest), 2, 90)) == expected
+    assert seen(samples(open_recording(lying), 2, 90, start=2.2)) == expected[5:]
+    at = frames_at(open_recording(lying), [3.94, 0.5, 3.1], 90)
+    assert [media.number_in(frame) for frame in at.frames] == [98, 12, 77]
 
 
 def test_times_stay_exact_at_ntsc_rates(tmp_path: Path) -> None:

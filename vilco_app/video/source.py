@@ -280,6 +280,8 @@ class Source:
             return None
         for frame in self.frames(watched()):
             stamp = self.stamp(frame)
+            if not frame.key_frame:
+                return None
             self._kept += bool(promised) and promised[0] == stamp
-            return stamp if frame.key_frame else None
+            return stamp
         return None

@@ -18,6 +18,8 @@ from vilco_app.encoders.base import Profile
 from vilco_app.library.types import LibraryView
 from vilco_app.values import Moment, TimedBox, Track, Video, VilcoError
 
+UNSEEN = 0.25  # confidence of a guess that no frame was looked at for
+
 
 @dataclass(frozen=True)
 class Appearance:
@@ -63,8 +65,9 @@ class PictureFinder:
         )
         rows = self._frames_to_look_at(passages, raw, curves)
         maps = self._decode(passages, rows)
-        if not maps:  # the files are gone: the regions alone must do
-            return Found((), 0.0, curves)
+        if not maps:  # the files are gone; what was indexed can still be asked
+            guesses = self._unseen(passages, curves, direction, top)
+            return Found(tuple(guesses), UNSEEN if guesses else 0.0, curves)
         common = np.mean([mean_cell(m[None]) for m in maps.values()], axis=0)
         picture = picture_cells(self.profile, image)
         shape = image.shape[1] / image.shape[0]
@@ -220,6 +223,27 @@ class PictureFinder:
         video: Video = passage.stored.video
         start, end = max(float(times[rows[0]]), passage.start), min(float(ends[rows[-1]]), passage.end)
         return Track(Moment(video.id, video.path, start, end, best, "zero-shot"), tuple(boxes))
+
+    def _unseen(
+        self, passages: Sequence[Passage], curves: Sequence[np.ndarray], direction: np.ndarray, top: int
+    ) -> list[Track]:
+        """Guesses from stored regions alone: the best windows, at each sample the box of its best region."""
+        windows = self._windows(passages, curves)
+        tracks = []
+        for i in best_windows(windows, top, self.options.overlap):
+            p = passages[int(windows.passage[i])]
+            start, end = float(windows.starts[i]), float(windows.ends[i])
+            boxes = []
+            for r in np.flatnonzero((p.times >= start - 1e-6) & (p.times < end)):
+                group = int(p.stored.group[p.first + r])
+                low, high = int(p.stored.offsets[group]), int(p.stored.offsets[group + 1])
+                if high > low:
+                    best = low + int(np.argmax(p.stored.regions(low, high) @ direction))
+                    corners = np.asarray(p.stored.region_boxes[best], dtype=np.float64) / 255
+                    boxes.append(TimedBox(float(p.times[r]), *(float(v) for v in corners)))
+            video = p.stored.video
+            tracks.append(Track(Moment(video.id, video.path, start, end, UNSEEN, "zero-shot"), tuple(boxes)))
+        return tracks
 
     def _ordered(self, tracks: Sequence[Track]) -> list[Track]:
         """The last appearance first among those as sure as the best, the others behind by score.

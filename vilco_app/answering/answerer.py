@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from vilco_app.answering.correcting import apply_corrections, correct_tracks
 from vilco_app.answering.curve import Passage, Scale, library_scale, passages_of
 from vilco_app.answering.grounding import Grounded, Grounder, ZeroShotGrounder, fuse
 from vilco_app.answering.keys import make_key
-from vilco_app.answering.nulls import NULL_QUESTIONS
+from vilco_app.answering.nulls import Levels
 from vilco_app.answering.options import DEFAULTS, Options
 from vilco_app.answering.phrases import wanted
 from vilco_app.answering.shortlist import around_hits
@@ -60,8 +59,7 @@ class Answerer:
         self.zero_shot = ZeroShotGrounder(profile.blocks, options)
         self.finder = PictureFinder(library, profile, options, self.zero_shot)
         self._questions: OrderedDict[str, TextVectors] = OrderedDict()
-        self._nulls: dict[str, TextVectors] = {}
-        self._levels: OrderedDict[tuple[Any, ...], float] = OrderedDict()
+        self._levels = Levels(profile.text, options.cached_questions)
         self._lock = Lock()
 
     def text(
@@ -258,31 +256,17 @@ class Answerer:
         return lambda best: confidence(best, level, weight)
 
     def _level(self, kind: Kind, videos: Sequence[Video]) -> float:
-        """Mean best score of unrelated questions on this footage; measured once per footage."""
-        key = (kind, *sorted((v.id, len(self.library.stored(v.id))) for v in videos))
-        with self._lock:
-            if key in self._levels:
-                return self._levels[key]
-        few = self._samples(videos) > self.options.exact_samples
-        count = self.options.null_questions_shortlisted if few else self.options.null_questions
-        best = []
-        for text in NULL_QUESTIONS[:count]:
-            vectors = self._null(text)
+        """Mean best score of unrelated questions on this footage."""
+
+        def best(vectors: TextVectors) -> float | None:
             passages = self._chosen(videos, None, vectors.scene, vectors.thing)
             scores = self.zero_shot.propose(vectors, kind, passages, self._scale(vectors, videos)).windows.scores
-            best += [float(scores.max())] if len(scores) else []
-        level = sum(best) / len(best) if best else 0.0
-        with self._lock:
-            self._levels[key] = level
-            while len(self._levels) > self.options.cached_questions:
-                self._levels.popitem(last=False)
-        return level
+            return float(scores.max()) if len(scores) else None
 
-    def _null(self, text: str) -> TextVectors:
-        """Vectors of an unrelated question; kept apart so that they do not push real questions out."""
-        if text not in self._nulls:
-            self._nulls[text] = self.profile.text(text)
-        return self._nulls[text]
+        footage = (kind, *sorted((v.id, len(self.library.stored(v.id))) for v in videos))
+        many = self._samples(videos) > self.options.exact_samples
+        count = self.options.null_questions_shortlisted if many else self.options.null_questions
+        return self._levels.of(footage, count, best)
 
     def _moments(
         self,

@@ -6,6 +6,12 @@ long), so it is measured on the footage searched, once, and kept.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from threading import Lock
+
+from vilco_app.encoders.base import TextVectors
+
 NULL_QUESTIONS = (
     "a hammer on a workbench",
     "a passport on a desk",
@@ -32,3 +38,31 @@ NULL_QUESTIONS = (
     "shovelling snow",
     "a telescope by a window",
 )
+
+
+class Levels:
+    """Levels by footage, each measured when first needed. Thread-safe (at worst measured twice)."""
+
+    def __init__(self, encode: Callable[[str], TextVectors], kept: int) -> None:
+        self._encode, self._kept = encode, kept
+        self._vectors: dict[str, TextVectors] = {}
+        self._levels: OrderedDict[Hashable, float] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, footage: Hashable, count: int, best: Callable[[TextVectors], float | None]) -> float:
+        """Mean over `count` unrelated questions of `best(question)`, the best score on the footage (None: no window)."""
+        with self._lock:
+            if footage in self._levels:
+                return self._levels[footage]
+        found = []
+        for text in NULL_QUESTIONS[:count]:
+            if text not in self._vectors:
+                self._vectors[text] = self._encode(text)
+            score = best(self._vectors[text])
+            found += [score] if score is not None else []
+        level = sum(found) / len(found) if found else 0.0
+        with self._lock:
+            self._levels[footage] = level
+            while len(self._levels) > self._kept:
+                self._levels.popitem(last=False)
+        return level

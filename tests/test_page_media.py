@@ -94,12 +94,19 @@ def test_a_page_elsewhere_cannot_reach_us_by_a_name_of_its_own(client: Any, memo
     assert reply.status_code == 400
 
 
+def test_another_site_cannot_ask_through_a_persons_browser(client: Any) -> None:
+    body = {"data": ["/etc"], "fn_index": 0, "session_hash": "x"}
+    for origin, allowed in (("http://evil.example", False), ("null", False), ("http://127.0.0.1", True)):
+        reply = client.post("/gradio_api/queue/join", json=body, headers={"Origin": origin})
+        assert (reply.status_code != 403) == allowed
+
+
 def test_accounts_guard_the_page_and_the_media(memory: EpisodicMemory) -> None:
     from fastapi import FastAPI
     from fastapi.testclient import TestClient
 
+    from vilco_app.ui.guards import BasicAuth
     from vilco_app.ui.media import Media, add_routes
-    from vilco_app.ui.serve import BasicAuth
 
     server = FastAPI()
     add_routes(server, Media(memory))

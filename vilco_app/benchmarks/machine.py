@@ -73,7 +73,7 @@ def make_film(path: Path, seconds: float, width: int, height: int, rate: int = 3
     street = next((p for p in demo_paths() if p.name == "bikes.mp4"), None)
     source = ["-i", str(street)] if street else ["-f", "lavfi", "-i", "testsrc2=duration=10"]
     once = path.with_name(f"{path.stem}.once.mp4")
-    shape = f"scale={width}:{height}:flags=bicubic,fps={rate},noise=alls=4:allf=t"
+    shape = f"scale={width}:{height}:flags=bicubic,setsar=1,fps={rate},noise=alls=4:allf=t"
     encode = ["-c:v", "libx264", "-preset", "veryfast", "-crf", "23", "-g", str(gop), "-pix_fmt", "yuv420p"]
     _ffmpeg([exe, *source, "-an", "-vf", shape, *encode, "-t", "10", str(once)])
     _ffmpeg([exe, "-stream_loop", "-1", "-i", str(once), "-c", "copy", "-t", f"{seconds}", str(path)])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hmac
 import json
 import logging
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +31,8 @@ def serve(
             "Give --auth-file FILE with NAME:PASSWORD lines, or listen on 127.0.0.1.",
         )  # fmt: skip
     listener = _listen(host, port)
-    address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{listener.getsockname()[1]}"
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(host, host)
+    address = f"http://{name}:{listener.getsockname()[1]}"
     memory = EpisodicMemory(home, profile=profile)
     print("starting", file=sys.stderr, flush=True)
     # uploads land in the home, so that keeping one is a rename, not a copy
@@ -67,6 +65,7 @@ def make_server(page: Any, memory: EpisodicMemory, host: str, accounts: dict[str
     from gradio import mount_gradio_app
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+    from vilco_app.ui.guards import BasicAuth, SameOrigin
     from vilco_app.ui.media import Media, add_routes
     from vilco_app.ui.page import head, style, theme
 
@@ -78,34 +77,10 @@ def make_server(page: Any, memory: EpisodicMemory, host: str, accounts: dict[str
     )  # fmt: skip
     if accounts:
         server.add_middleware(BasicAuth, accounts=accounts)  # type: ignore[arg-type]
-    if host in LOOPBACK:  # a page elsewhere that makes its name point here must not reach us
-        server.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]"])
+    server.add_middleware(SameOrigin)  # type: ignore[arg-type]
+    if host in ("127.0.0.1", "localhost"):  # a page elsewhere that makes its name point here must not reach us
+        server.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
     return server
-
-
-class BasicAuth:
-    """ASGI middleware: HTTP basic authentication on everything, media included."""
-
-    def __init__(self, app: Callable[..., Awaitable[None]], accounts: dict[str, str]) -> None:
-        self._app, self._accounts = app, accounts
-
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and not self._known(dict(scope["headers"]).get(b"authorization", b"")):
-            headers = [(b"www-authenticate", b'Basic realm="vilco", charset="UTF-8"'), (b"content-type", b"text/plain")]
-            await send({"type": "http.response.start", "status": 401, "headers": headers})
-            await send({"type": "http.response.body", "body": b"Log in to see this library."})
-            return
-        await self._app(scope, receive, send)
-
-    def _known(self, header: bytes) -> bool:
-        try:
-            scheme, _, value = header.partition(b" ")
-            name, _, password = base64.b64decode(value, validate=True).decode().partition(":")
-        except ValueError:
-            return False
-        expected = self._accounts.get(name, "")
-        same = hmac.compare_digest(password.encode(), expected.encode())
-        return scheme.lower() == b"basic" and bool(expected) and same
 
 
 def read_accounts(path: Path | None) -> dict[str, str]:

@@ -170,6 +170,40 @@ def test_clip_refuses_weights_of_another_model_and_pickles(clip_spec: str, tmp_p
     assert not list((tmp_path / "models" / "encoders").glob("*"))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "grid"),
+    [
+        ("MobileCLIP-S1", (8, 8)),
+        ("MobileCLIP-B", (14, 14)),
+        ("ViT-B-32", (7, 7)),
+        ("RN50", (1, 1)),
+        ("coca_ViT-B-32", (1, 1)),
+    ],
+)
+def test_every_make_of_clip_tower(name: str, grid: tuple[int, int]) -> None:
+    """The whole vector is open_clip's own; cells lie in the same space where the tower has any."""
+    import open_clip
+    import torch
+
+    from vilco_app.encoders.clip_convert import image_side, text_module, vision_module
+    from vilco_app.encoders.clip_weights import ClipSpec
+
+    torch.manual_seed(0)
+    model = open_clip.create_model(name, load_weights=False, pretrained_text=False).eval()
+    spec = ClipSpec(name, "", None, {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)})
+    side = image_side(model)
+    frames = torch.randint(0, 256, (1, side, side, 3), dtype=torch.uint8)
+    ids = open_clip.get_tokenizer("ViT-B-32")(["a cup"])[:, : int(getattr(model, "context_length", 77))]
+    with torch.inference_mode():
+        want = model.encode_image(frames.permute(0, 3, 1, 2) / 255, normalize=True)
+        whole, cells = vision_module(model, spec)(frames)
+        sentence, tokens = text_module(model)(ids)
+    assert cosines(whole.numpy(), want.numpy()).min() > 0.9999
+    assert tuple(cells.shape[1:3]) == grid and cells.shape[-1] == whole.shape[-1] == sentence.shape[-1]
+    assert tokens.shape[-1] == sentence.shape[-1]
+
+
 # ---- DINO ----
 
 

@@ -97,8 +97,8 @@ def vision_module(model: Any, spec: ClipSpec) -> Any:
 
 
 def _whole_and_cells(visual: Any, x: Any) -> tuple[Any, Any]:
-    """open_clip's own transformer gives patch tokens (projected like the class token); a timm trunk a feature map, each
-    cell of which goes through the pooling head alone; anything else only the whole vector."""
+    """open_clip's own transformer gives patch tokens (projected like the class token); a timm trunk a map or tokens, each
+    of which goes through the pooling head alone; anything else only the whole vector."""
     if hasattr(visual, "transformer") and hasattr(visual, "_pool") and getattr(visual, "attn_pool", None) is None:
         visual.output_tokens = True
         whole, tokens = visual(x)  # [B, D], [B, n, width]
@@ -116,8 +116,15 @@ def _whole_and_cells(visual: Any, x: Any) -> tuple[Any, Any]:
             alone = features.permute(0, 2, 3, 1).reshape(-1, channels, 1, 1)  # [B h w, C, 1, 1]
             cells = visual.head(visual.trunk.forward_head(alone))
             return whole, cells.reshape(batch, rows, columns, -1)
+        grid = getattr(getattr(visual.trunk, "patch_embed", None), "grid_size", None)
+        prefix = int(getattr(visual.trunk, "num_prefix_tokens", 0))
+        if grid and not (prefix and visual.trunk.global_pool == "avg"):  # that pool would drop a token on its own
+            tokens = features[:, prefix:]  # [B, n, C]
+            cells = visual.head(visual.trunk.forward_head(tokens.reshape(-1, 1, tokens.shape[-1])))
+            return whole, cells.reshape(tokens.shape[0], *grid, -1)
         return whole, whole[:, None, None]
     whole = visual(x)
+    whole = whole[0] if isinstance(whole, tuple) else whole
     return whole, whole[:, None, None]
 
 
@@ -140,7 +147,7 @@ def text_module(model: Any) -> Any:
 
         def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             sentence = self.model.encode_text(ids, normalize=True)
-            if self.seen is None:  # a text tower of another make: its sentence stands for every token
+            if self.seen is None or self.seen.dim() != 3:  # another make of tower: its sentence stands for every token
                 return sentence, sentence[:, None].expand(-1, ids.shape[1], -1)
             hidden = self.seen[:, : ids.shape[1]]
             project = tower.text_projection

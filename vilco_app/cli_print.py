@@ -30,7 +30,7 @@ def answer_text(answer: Answer) -> str:
     rows = []
     tracks = answer.tracks if len(answer.tracks) == len(answer.moments) else ()
     for rank, moment in enumerate(answer.moments, start=1):
-        window = f"{clock(moment.start)} to {clock(moment.end)}"
+        window = f"{clock(moment.start, 1)} to {clock(moment.end, 1)}"
         note = moment.category or ""
         if moment.source == "correction":
             note = f"{note} (as you said)".strip()

@@ -145,7 +145,7 @@ class Answerer:
     def _question(self, text: str) -> TextVectors:
         """Vectors of a question: what is compared with pictures comes without the asking words, the rest as typed."""
         typed = self._encode(text)
-        looked_for = wanted(text)
+        looked_for = wanted(text) if self.options.strip_asking else text
         if looked_for == text:
             return typed
         short = self._encode(looked_for)

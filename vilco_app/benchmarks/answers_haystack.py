@@ -92,7 +92,7 @@ def stretches(seconds: float, seed: int) -> Iterator[np.ndarray]:
             x, y = (begin + (end - begin) * k / count) * (width - crop_w, height - crop_h)
             cut = picture[int(y) : int(y) + crop_h, int(x) : int(x) + crop_w]
             frame = np.asarray(Image.fromarray(np.ascontiguousarray(cut)).resize((WIDTH, HEIGHT)), dtype=np.float32)
-            yield np.clip(frame * light * tint + rng.normal(0, 2, size=frame.shape), 0, 255).astype(np.uint8)
+            yield np.clip(frame * light * tint, 0, 255).astype(np.uint8)
 
 
 def write_footage(path: Path, seconds: float, seed: int) -> None:

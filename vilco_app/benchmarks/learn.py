@@ -1,123 +1,211 @@
-"""`vilco bench learn`: how much is kept over five stages, by strategy, on synthetic features; and what learning costs."""
+"""`vilco bench learn`: every number of learning, each beside its target, printed by one command.
+
+Groups (--only): forgetting (synthetic stages, three seeds), grounding, quick (20 corrected examples after five stages),
+stage (200 examples), flat (twenty stages), asking (questions while learning runs).
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from vilco_app.benchmarks.synthetic import SyntheticSettings, SyntheticStage, synthetic_stages
-from vilco_app.continual import Plan, Task, fit, make_strategy
-from vilco_app.continual.matrix import acc, bwf_vilco
-from vilco_app.continual.protocols import Sample
-from vilco_app.network.batch import collate
-from vilco_app.network.config import NetworkConfig
-from vilco_app.network.decode import candidates, iou_1d
-from vilco_app.network.grid import points
-from vilco_app.network.learner import ViLCoLearner
+from vilco_app.values import VilcoError
 
-STRATEGIES = ("naive", "reservoir", "vilco", "episodic", "joint")
-SHARE = 0.065  # memory as a share of all training queries: 1010 of 15 511, the paper's
+Row = dict[str, Any]
+MINUTES = 10
 
 
-@dataclass(frozen=True)
-class Trained:
-    """The training of one stage, the same for every strategy."""
-
-    epochs: int = 6
-    batch_size: int = 10
-    lr: float = 2e-3  # the network below is a tenth of the shipped one
-    threshold: float = 0.5  # IoU of a hit
+def row(name: str, value: float | None, unit: str, target: float | None = None, limit: str | None = None) -> Row:
+    return {"name": name, "value": value, "unit": unit, "target": target, "limit": limit}
 
 
-@dataclass
-class Run:
-    """One strategy, one seed. matrix [T, T] of R@1 at the threshold on held-out queries (rows: after stage i)."""
+def learn(only: Sequence[str] | None = None, progress: Any = None) -> list[Row]:
+    """Rows of the contract. only: groups to run (all but stage and flat by default, which take minutes).
 
-    strategy: str
-    seed: int
-    matrix: np.ndarray
-    seconds: list[float] = field(default_factory=list)
-    hits: list[np.ndarray] = field(default_factory=list)  # after the last stage, per stage
-
-    @property
-    def acc(self) -> float:
-        return float(acc(self.matrix))
-
-    @property
-    def bwf(self) -> float:
-        return float(bwf_vilco(self.matrix))
-
-
-def small_network(settings: SyntheticSettings, seed: int, **changes: Any) -> NetworkConfig:
-    """The shipped architecture, narrower and with fewer levels, so that CI can train it many times."""
-    sizes = {"width": 48, "heads": 2, "levels": 4, "stem_blocks": 1, "window": 8, "prompt_length": 4, "seed": seed}
-    return NetworkConfig(settings.video_dim, settings.text_dim, 0, **{**sizes, **changes})
-
-
-def options_for(name: str, memory: int) -> dict[str, Any]:
-    return {"memory": memory} if name not in ("naive", "joint", "l2", "ewc", "mas", "si", "lwf") else {}
-
-
-def run(
-    name: str, settings: SyntheticSettings, seed: int, share: float = SHARE, trained: Trained | None = None,
-    options: dict[str, Any] | None = None, network: dict[str, Any] | None = None,
-) -> Run:  # fmt: skip
-    """Learn all stages in order with one strategy and score every stage seen after each.
-
-    joint is trained once, on everything, at the end: the other rows of its matrix stay unset.
+    Raises VilcoError for an unknown group.
     """
-    trained = trained or Trained()
-    stages = synthetic_stages(replace(settings, seed=seed))
-    learner = ViLCoLearner(small_network(settings, seed, **(network or {})))
-    memory = max(1, round(share * settings.train * settings.stages))
-    strategy = make_strategy(name, **{**options_for(name, memory), **(options or {})})
-    out = Run(name, seed, np.full((len(stages), len(stages)), np.nan))
-    plan = Plan(epochs=trained.epochs, batch_size=trained.batch_size, lr=trained.lr, seed=seed)
-    if name == "joint":
-        everything = [s for stage in stages for s in stage.train]
-        for k, stage in enumerate(stages):
-            learner.register(stage.train, k)
-        began = time.process_time()
-        fit(learner, make_strategy("naive"), everything, Task(0, "joint", 1), plan)
-        out.seconds.append(time.process_time() - began)
-        _score(out, learner, stages, len(stages) - 1, trained)
-        return out
-    for k, stage in enumerate(stages):
-        learner.register(stage.train, k)
-        began = time.process_time()
-        fit(learner, strategy, list(stage.train), Task(k, stage.name, len(stages)), plan)
-        out.seconds.append(time.process_time() - began)
-        with strategy.view(learner):
-            _score(out, learner, stages, k, trained)
-    return out
+    groups: dict[str, Callable[[Any], list[Row]]] = {
+        "forgetting": forgetting, "grounding": grounding, "quick": quick, "asking": asking, "stage": whole_stage,
+        "flat": flat,
+    }  # fmt: skip
+    for name in only or ():
+        if name not in groups:
+            raise VilcoError("no-group", f"there is no group {name!r}.", f"Choose among {', '.join(groups)}.")
+    chosen = list(only) if only else ["forgetting", "grounding", "quick", "asking"]
+    return [r for name in groups if name in chosen for r in groups[name](progress)]
 
 
-def _score(out: Run, learner: ViLCoLearner, stages: list[SyntheticStage], row: int, trained: Trained) -> None:
-    out.hits = [hits(learner, stage.held, trained.threshold) for stage in stages[: row + 1]]
-    out.matrix[row, : row + 1] = [h.mean() for h in out.hits]
+def forgetting(progress: Any = None, seeds: int = 3) -> list[Row]:
+    """Five synthetic stages, memory 6.5 % of the training queries, at the generator's middle setting."""
+    from vilco_app.benchmarks.forgetting import STRATEGIES, compare
+
+    table = compare(seeds=seeds, progress=progress)
+    rows = []
+    for name in STRATEGIES:
+        rows.append(row(f"{name}: R@1 at IoU 0.5 after 5 stages", 100 * float(table.accs(name).mean()), "%"))
+    rows.append(row("naive: BwF", 100 * float(table.bwfs("naive").mean()), "points", 20, "min"))
+    for name, least in (("vilco", 70), ("episodic", 90)):
+        rows.append(row(f"{name}: share of joint kept", 100 * table.kept(name), "%", least, "min"))
+    for name in ("reservoir", "vilco"):
+        rows.append(row(f"{name}: BwF", 100 * float(table.bwfs(name).mean()), "points"))
+    rows.append(row("episodic: BwF", 100 * float(table.bwfs("episodic").mean()), "points", 5, "max"))
+    for other in ("vilco", "reservoir"):
+        mean, low, high = table.difference("episodic", other)
+        rows.append(row(f"episodic - {other}: R@1 difference", 100 * mean, "points"))
+        rows.append(row(f"episodic - {other}: 90 % interval, low", 100 * low, "points"))
+        rows.append(row(f"episodic - {other}: 90 % interval, high", 100 * high, "points"))
+    return rows
 
 
-@torch.inference_mode()
-def hits(learner: ViLCoLearner, samples: Sequence[Sample], threshold: float) -> np.ndarray:
-    """R@1 of each sample [n]: does the best window meet a true one with IoU >= threshold?"""
-    learner.net.eval()
-    out = []
-    for first in range(0, len(samples), 20):
-        part = list(samples[first : first + 20])
-        data = collate(part, learner.config, learner.categories, learner.device)
-        pyramid, code, _ = learner._see(data)
-        cells = learner.net.anchors(pyramid, data.mask)
-        texts = learner.net.anchor.texts(code.pooled)
-        logits = learner.net.anchor.scale * (cells * texts[:, None]).sum(-1) + learner.net.anchor.bias
-        logits = logits.masked_fill(~data.mask, -20.0)
-        distance = learner.net.boundaries(pyramid, data.mask)
-        u, scale = points(data.cells, learner.config.levels)
-        for i, s in enumerate(part):
-            found, _ = candidates(torch.sigmoid(logits[i]).numpy(), distance[i].numpy(), u, scale, most=1, least=0.0)
-            out.append(float(iou_1d(found, s.targets["windows"].numpy()).max() >= threshold))
-    return np.array(out)
+def _grounder() -> tuple[Any, Any, Any]:
+    from vilco_app.answering.curve import passages_of
+    from vilco_app.benchmarks.made_up import MadeUpLibrary, MadeUpProfile
+    from vilco_app.learning.grounder import NetworkGrounder
+    from vilco_app.learning.restoring import config_for
+    from vilco_app.network.learner import ViLCoLearner
+
+    profile, library = MadeUpProfile(), MadeUpLibrary(1, MINUTES * 60.0)
+    grounder = NetworkGrounder(ViLCoLearner(config_for(profile)), profile.blocks)
+    return grounder, profile, passages_of(library.stored(library.names[0]))
+
+
+def _ask(count: int) -> list[float]:
+    """Milliseconds of `count` different questions on a 10-minute recording whose video side is kept."""
+    grounder, profile, passages = _grounder()
+    questions = [profile.text(f"where is the thing{k}") for k in range(count + 3)]
+    took = []
+    for q in questions:
+        began = time.perf_counter()
+        grounder.propose(q, "text", passages)
+        took.append(1e3 * (time.perf_counter() - began))
+    return took[3:]  # the first ones compute the video side and warm caches
+
+
+def grounding(progress: Any = None) -> list[Row]:
+    """One question on 10 minutes: the network alone, and the video side it saves."""
+    grounder, profile, passages = _grounder()
+    began = time.perf_counter()
+    grounder.propose(profile.text("first"), "text", passages)
+    first = 1e3 * (time.perf_counter() - began)
+    took = _ask(30)
+    parameters = sum(p.numel() for p in grounder.learner.net.parameters())
+    return [
+        row("parameters of the network", parameters / 1e6, "million"),
+        row("grounding, 10 min, video side kept: median", float(np.median(took)), "ms", 40, "max"),
+        row("grounding, 10 min, video side kept: p95", float(np.quantile(took, 0.95)), "ms"),
+        row("grounding, 10 min, first question", first, "ms"),
+    ]
+
+
+def _learn(home: Path, library: Any, stage: Any, **options: Any) -> Any:
+    from vilco_app.benchmarks.made_up import MadeUpProfile
+    from vilco_app.learning.run import learn_stage
+
+    profile: Any = MadeUpProfile()
+    return learn_stage(home, library, profile, stage, **options)
+
+
+def quick(progress: Any = None) -> list[Row]:
+    """20 corrected examples after five earlier stages, held-out checks of all six included."""
+    from vilco_app.benchmarks.made_up import MadeUpLibrary
+
+    library = MadeUpLibrary(10, MINUTES * 60.0)
+    with tempfile.TemporaryDirectory() as folder:
+        for k in range(5):
+            _learn(Path(folder), library, library.stage(f"earlier {k}", 12, first=25 * k), progress=progress)
+        began = time.perf_counter()
+        report = _learn(Path(folder), library, library.stage("corrections", 20, first=130), progress=progress)
+        took = time.perf_counter() - began
+    return [
+        row("20 examples after 5 stages, checks included", took, "s", 60, "max"),
+        row("  of which training", report.train_seconds, "s"),
+        row("  of which held-out checks and fusion weights", report.evaluate_seconds, "s"),
+        row("memory of this process at its peak", _peak() / 2**30, "GB", 2, "max"),
+    ]
+
+
+def whole_stage(progress: Any = None) -> list[Row]:
+    from vilco_app.benchmarks.made_up import MadeUpLibrary
+
+    library = MadeUpLibrary(20, MINUTES * 60.0)
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        _learn(Path(folder), library, library.stage("two hundred", 200, held=40), progress=progress)
+        took = time.perf_counter() - began
+    return [row("200 examples", took / 60, "min", 10, "max")]
+
+
+def flat(progress: Any = None, stages: int = 20) -> list[Row]:
+    """Twenty stages of 8 examples: training time of the last five against the second to sixth."""
+    from vilco_app.benchmarks.made_up import MadeUpLibrary
+
+    library = MadeUpLibrary(10, 120.0)
+    train, check = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for k in range(stages):
+            report = _learn(
+                Path(folder), library, library.stage(f"stage {k}", 8, first=9 * k, held=2), progress=progress
+            )
+            train.append(report.train_seconds)
+            check.append(report.evaluate_seconds)
+    early, late = float(np.median(train[1:6])), float(np.median(train[-5:]))
+    return [
+        row("training time, last five stages / stages 2 to 6", late / early, "x", 1.25, "max"),
+        row("checks, last five stages / stages 2 to 6", float(np.median(check[-5:]) / np.median(check[1:6])), "x"),
+    ]
+
+
+def asking(progress: Any = None) -> list[Row]:
+    """p95 of questions while a learning process runs at low priority beside, against idle."""
+    idle = float(np.quantile(_ask(60), 0.95))
+    code = "from vilco_app.benchmarks.learn import keep_learning; keep_learning()"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()  # it trains from here on
+        busy = float(np.quantile(_ask(60), 0.95))
+    finally:
+        child.kill()
+        child.wait()
+    return [
+        row("question while idle: p95", idle, "ms"),
+        row("question while learning: p95 / idle", busy / idle, "x", 2, "max"),
+    ]
+
+
+def keep_learning() -> None:
+    """Train for ever, as the learning child does (low priority, one core left free)."""
+    from vilco_app.benchmarks.made_up import MadeUpLibrary
+
+    if hasattr(os, "nice"):
+        os.nice(10)
+    import torch
+
+    torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
+    library = MadeUpLibrary(4, MINUTES * 60.0)
+    told: list[int] = []
+
+    def tell(done: int, total: int, text: str) -> None:
+        if done > 1 and not told:
+            told.append(1)
+            print("learning", flush=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        while True:
+            _learn(Path(folder), library, library.stage(f"s{time.monotonic_ns()}", 20), progress=tell)
+
+
+def _peak() -> float:
+    """Largest resident memory of this process so far, bytes (anonymous and mapped)."""
+    import resource
+
+    scale = 1 if sys.platform == "darwin" else 1024
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale)

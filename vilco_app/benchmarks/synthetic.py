@@ -61,7 +61,9 @@ def synthetic_stages(settings: SyntheticSettings) -> list[SyntheticStage]:
         for part, count in (("train", settings.train), ("held", settings.held)):
             parts.append(
                 [
-                    _sample(settings, f"{part}{stage}-{i}", own[i % len(own)], own, looks, noise_looks, words, stage, rng)
+                    _sample(
+                        settings, f"{part}{stage}-{i}", own[i % len(own)], own, looks, noise_looks, words, stage, rng
+                    )
                     for i in range(count)
                 ]
             )

@@ -14,7 +14,7 @@ from vilco_app.learning.restoring import Restored
 from vilco_app.learning.scoring import Probe, Prober
 from vilco_app.network.learner import ViLCoLearner
 
-FOLDS = 4  # trainings of half the stage's length: together about one and a half times the stage itself
+FOLDS = 3  # trainings of half the stage's epochs on two thirds of it: together as much as the stage itself
 REHEARSED = 64  # replayed examples mixed in
 
 
@@ -40,8 +40,9 @@ def fold_probes(
         state = start.learner.state_dict()
         learner.load_state_dict({**state, "module": _untrained(learner, state)})
         mine = [s for s, e in zip(samples, examples, strict=True) if owner[e.text.lower()] != k]
-        steps = max(12, (preset.max_steps or 240) // 4)
-        plan = Plan(epochs=preset.epochs, min_steps=12, max_steps=steps, batch_size=preset.batch_size, lr=preset.lr)
+        steps = max(10, (preset.max_steps or 240) // 6)
+        epochs = max(1, preset.epochs // 2)
+        plan = Plan(epochs=epochs, min_steps=10, max_steps=steps, batch_size=preset.batch_size, lr=preset.lr)
         fit(learner, make_strategy("naive"), [*mine, *old], Task(0, "fold"), plan)
         network = NetworkGrounder(learner, profile.blocks)
         for e in examples:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vilco_app.network.config import NetworkConfig
     from vilco_app.stages import Example
 
-CHUNK = 2048  # cells of a training stretch: 17 minutes; longer videos are taken in overlapping stretches of this
+CHUNK = 512  # cells of a training stretch: 4 minutes hold enough of what is not the moment; a step costs half of 1024
 
 
 @dataclass

@@ -37,7 +37,7 @@ class Options:
     track_frames: int = 16  # more frames for the tracks; both together about 1.5 s for a 10-minute file on two cores
     track_step: float = 1.5  # seconds between them: score_cases and people look within 1 s of a time
     track_gap: float = 4.0  # seconds bridged by a straight line between two boxes
-    keep_level: float = 0.3  # boxes count down to this share of the way from the background's match to the best
+    keep_level: float = 0.2  # boxes count down to this share of the way from the background's match to the best
     longest_appearance: float = 60.0  # seconds; one thing in view longer is shown as several appearances
     as_sure: float = 0.03  # cosine; appearances this close to the best are equally sure, so the last comes first
     picture_side: int = 448  # shorter side for dense matching: a stride of 16 gives 28 rows of cells

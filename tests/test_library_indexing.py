@@ -141,7 +141,7 @@ def test_it_can_be_asked_while_the_key_frames_are_read(library: Library, tmp_pat
     states = [state for state, _, _ in looks]
     assert states[0] == "preview" and "indexing" in states and states[-1] == "ready"
     assert all(spread for _, _, spread in looks)
-    assert max(n for state, n, _ in looks if state == "preview") == 100  # a key frame every 2 s
+    assert max(n for state, n, _ in looks if state == "preview") == 50  # a key frame every 4 s
     assert [n for state, n, _ in looks if state == "indexing"] == sorted(
         n for state, n, _ in looks if state == "indexing"
     )

@@ -28,7 +28,7 @@ class IndexingDefaults:
     depth: int = 2  # batches waiting between two steps: the next is ready while this one is worked on
     commit_seconds: float = 2.0  # work lost by a kill -9 at most; a commit costs a few fsync
     preview_above: float = 60.0  # shorter recordings (s) are done in a few seconds anyway
-    preview_rate: float = 0.5  # at most a key frame every 2 s: shows where, not when exactly, for a tenth of the work
+    preview_rate: float = 0.25  # at most a key frame every 4 s: shows where, not when exactly, for a tenth of the work
     publish_rows: int = 4096  # samples after which a recording in progress gets a segment: a scan of more is slow
     gap_seconds: float = 2.0  # footage missing at the end or inside beyond this is told to the person
 

@@ -74,6 +74,29 @@ def test_ask_answers_without_torch(library: Path) -> None:
     assert lines[1] == "[]"
 
 
+def test_asking_and_adding_reach_for_no_network(library: Path, street: Path, tmp_path: Path) -> None:
+    spy = """
+import os, socket
+def note(*args):
+    with open(os.environ["SPY_FILE"], "a") as file: file.write(repr(args) + "\\n")
+look_up, connect = socket.getaddrinfo, socket.socket.connect
+def getaddrinfo(*args, **kwargs): note(args); return look_up(*args, **kwargs)
+def connected(self, address): note(address); return connect(self, address)
+socket.getaddrinfo, socket.socket.connect = getaddrinfo, connected
+"""
+    (tmp_path / "sitecustomize.py").write_text(spy)
+    seen = tmp_path / "seen"
+    environment = dict(os.environ, VILCO_HOME=str(library), PYTHONPATH=str(tmp_path), SPY_FILE=str(seen))
+    check = "import socket\ntry: socket.create_connection(('127.0.0.1', 9), 1)\nexcept OSError: pass"
+    subprocess.run([sys.executable, "-c", check], env=environment, check=True)
+    assert seen.read_text().count("127.0.0.1") == 2  # the spy works
+    seen.unlink()
+    for arguments in (["ask", "a taxi"], ["add", str(street)], ["find", f"{street}@8"], ["doctor", str(street)]):
+        command = [sys.executable, "-m", "vilco_app.cli", *arguments]
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert not seen.exists(), seen.read_text()
+
+
 def test_a_question_by_id_prefix_finds_the_bicycle(library: Path) -> None:
     video = asked("list", home=library)["videos"][0]
     answer = asked("ask", "a parked bicycle", "--video", video["id"][:6], "--top", "2", "--curve", home=library)

@@ -78,10 +78,11 @@ def _vit(folder: Path) -> tuple[float, str]:
 
 def _openvino(model: Any, pictures: Any, folder: Path) -> tuple[float, str]:
     """(pictures per second of one thread, precision) of a torch module in the runtime the profiles use."""
-    import openvino as ov
     import torch
 
-    from vilco_app.encoders.runtime import OpenVinoNetwork, RuntimeOptions
+    from vilco_app.encoders.runtime import OpenVinoNetwork, RuntimeOptions, import_openvino
+
+    ov = import_openvino()
 
     folder.mkdir(exist_ok=True)
     with warnings.catch_warnings(), torch.no_grad():

@@ -57,14 +57,23 @@ def have_openvino() -> bool:
     return importlib.util.find_spec("openvino") is not None
 
 
+def import_openvino() -> Any:
+    """The openvino module, without its usage reports: importing it would try to send one from a process it forks."""
+    import sys
+
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # it then uses its own silent stub
+    import openvino
+
+    return openvino
+
+
 class OpenVinoNetwork:
     """An OpenVINO compiled model behind a pool of infer requests."""
 
     engine: Engine = "openvino"
 
     def __init__(self, xml: Path, options: RuntimeOptions, precision: Precision | None = None) -> None:
-        import openvino as ov
-
+        ov = import_openvino()
         core = ov.Core()
         wanted = precision or options.precision
         capable = "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
@@ -162,7 +171,7 @@ def convert(module: Any, example: tuple[Any, ...], xml: Path, half: bool = False
         return
     import warnings
 
-    import openvino as ov
+    ov = import_openvino()
     import torch
 
     fused = torch.backends.mha.get_fastpath_enabled()
@@ -182,7 +191,7 @@ def _compile(core: Any, xml: Path, config: dict[str, Any]) -> Any:
 
     OpenVINO's own CACHE_DIR writes blobs in place; two processes starting at once could read half a file.
     """
-    import openvino as ov
+    ov = import_openvino()
 
     machine = (
         f"{ov.__version__}|{platform.machine()}|{core.get_property('CPU', 'FULL_DEVICE_NAME')}"

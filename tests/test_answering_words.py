@@ -1,12 +1,17 @@
 """Questions, keys, corrections and confidence through the public doors."""
 
+import subprocess
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.answering_fakes import FakeLibrary, make_stored
-from vilco_app.answering import Answerer, answer_keys, keys_of, make_key, normalise, picture_digest
+from vilco_app.answering import Answerer, Grounded, answer_keys, keys_of, make_key, normalise, picture_digest
 from vilco_app.answering.options import Options
 from vilco_app.answering.phrases import wanted
+from vilco_app.answering.windows import Windows
 from vilco_app.values import Correction, MomentQuery, TextQuery, VilcoError, VisualQuery
 
 
@@ -138,3 +143,46 @@ def test_the_shortlist_finds_what_exact_search_finds():
         assert answer.moments[0].start == pytest.approx(150, abs=0.6)
         assert answer.moments[0].end == pytest.approx(156, abs=0.6)
     assert shortlisted.found == exact.found
+
+
+class OnlyNetwork:
+    """A grounder that knows one window."""
+
+    source = "vilco"
+
+    def propose(self, query, kind, passages, scale=None):
+        one = Windows(np.array([3.0]), np.array([4.5]), np.array([0.8]), np.zeros(1, dtype=int))
+        return Grounded(tuple(np.zeros(len(p)) for p in passages), one, "vilco")
+
+
+def test_a_profile_that_is_not_aligned_needs_a_network(library, monkeypatch):
+    encode = library.profile.text
+    monkeypatch.setattr(library.profile, "text", lambda t: replace(encode(t), scene=None, thing=None))
+    videos = library.videos()[:1]
+    with pytest.raises(VilcoError, match="without training"):
+        Answerer(library, library.profile).text(TextQuery("thing 2"), videos)
+    answer = Answerer(library, library.profile, network=OnlyNetwork(), weights={"text": 1.0}).text(
+        TextQuery("thing 2"), videos
+    )
+    assert (answer.moments[0].start, answer.moments[0].end, answer.moments[0].source) == (3.0, 4.5, "vilco")
+    assert answer.confidence == 0.8
+
+
+def test_a_network_weighs_in_by_its_weight(library):
+    videos = library.videos()[:1]
+    asked = TextQuery("thing 2")
+    alone = Answerer(library, library.profile).text(asked, videos)
+    unused = Answerer(library, library.profile, network=OnlyNetwork(), weights={"text": 0.0}).text(asked, videos)
+    assert unused.moments == alone.moments
+    fused = Answerer(library, library.profile, network=OnlyNetwork(), weights={"text": 0.9}).text(asked, videos)
+    assert fused.moments[0].source == "fused" and (fused.moments[0].start, fused.moments[0].end) == (3.0, 4.5)
+    assert fused.confidence == alone.confidence
+
+
+def test_answering_loads_no_heavy_library():
+    code = (
+        "import sys, vilco_app.answering\n"
+        "print([m for m in ('torch', 'gradio', 'transformers', 'faiss', 'openvino', 'av') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

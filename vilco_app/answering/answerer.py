@@ -157,12 +157,6 @@ class Answerer:
                 self._questions.move_to_end(text)
                 return self._questions[text]
         vectors = self.profile.text(text)
-        if vectors.scene is None:
-            raise VilcoError(
-                "not-aligned",
-                f"profile {self.profile.id} cannot compare words with pictures without training.",
-                "Learn a stage first, or use a profile such as embedded or clip.",
-            )
         with self._lock:
             self._questions[text] = vectors
             while len(self._questions) > self.options.cached_questions:
@@ -187,7 +181,8 @@ class Answerer:
                 "Name the video with --video.",
             )
         stored = [self.library.stored(v.id) for v in videos]
-        if sum(len(s) for s in stored) <= self.options.exact_samples:
+        nothing_to_search_by = scene is None and regions is None
+        if nothing_to_search_by or sum(len(s) for s in stored) <= self.options.exact_samples:
             return [p for s in stored for p in passages_of(s, before)]
         ids = [v.id for v in videos]
         hits = []
@@ -213,14 +208,7 @@ class Answerer:
         certainty = 0.0
         curves: tuple[Curve, ...] = ()
         if passages:
-            scale = self._scale(vectors, videos)
-            grounded = self.zero_shot.propose(vectors, kind, passages, scale)
-            # whether it is there at all is judged on the zero-shot scale, which is the one that was calibrated
-            sure = self._sure(kind, vectors, videos)
-            certainty = sure(float(grounded.windows.scores.max())) if len(grounded.windows.scores) else 0.0
-            weight = self.weights.get(kind, 0.0)
-            if self.network is not None and weight > 0:
-                grounded = fuse(grounded, self.network.propose(vectors, kind, passages, scale), weight)
+            grounded, sure, certainty = self._ground(kind, vectors, passages, videos)
             moments = self._moments(grounded, passages, top, category, sure)
             curves = self._curves(grounded.curves, passages) if curve else ()
         found = self.library.corrections(make_key(kind, words), [v.id for v in videos])
@@ -238,6 +226,32 @@ class Answerer:
             concepts=tuple(Concept(c.name, c.weight) for c in vectors.concepts),
             with_curves=curve,
         )
+
+    def _ground(
+        self, kind: Kind, vectors: TextVectors, passages: Sequence[Passage], videos: Sequence[Video]
+    ) -> tuple[Grounded, Callable[[float], float], float]:
+        """-> (what is proposed, window score -> probability, probability that it is there at all).
+
+        The last is judged on the zero-shot scale, which is the one that was calibrated; a profile that is not aligned
+        has only the network's own best score.
+        """
+        weight = self.weights.get(kind, 0.0) if self.network is not None else 0.0
+        if vectors.scene is None:
+            if self.network is None or weight <= 0:
+                raise VilcoError(
+                    "not-aligned",
+                    f"profile {self.profile.id} cannot compare words with pictures without training.",
+                    "Learn a stage first, or use a profile such as embedded or clip.",
+                )
+            only = self.network.propose(vectors, kind, passages)
+            return only, _clipped, _clipped(float(only.windows.scores.max(initial=0.0)))
+        scale = self._scale(vectors, videos)
+        grounded = self.zero_shot.propose(vectors, kind, passages, scale)
+        sure = self._sure(kind, vectors, videos)
+        certainty = sure(float(grounded.windows.scores.max())) if len(grounded.windows.scores) else 0.0
+        if self.network is None or weight <= 0:
+            return grounded, sure, certainty
+        return fuse(grounded, self.network.propose(vectors, kind, passages, scale), weight), _clipped, certainty
 
     def _scale(self, vectors: TextVectors, videos: Sequence[Video]) -> Scale | None:
         """None where all footage is looked at; above that the library's statistics."""
@@ -297,3 +311,8 @@ class Answerer:
             times += p.times.tolist()
             values += c.tolist()
         return tuple(Curve(v, tuple(t), tuple(c)) for v, (t, c) in by_video.items())
+
+
+def _clipped(score: float) -> float:
+    """The network's and fused scores are in [0, 1] already."""
+    return min(max(score, 0.0), 1.0)

@@ -119,7 +119,7 @@ def votes(candidates: Windows, own: Windows, strongest: int = 100) -> np.ndarray
     """[M] in [0, 1]: how much the grounder that proposed `own` thinks of each candidate, by its `strongest` windows."""
     order = np.argsort(-own.scores, kind="stable")[:strongest]
     low, high = float(np.median(own.scores)), float(own.scores.max())
-    worth = np.clip((own.scores[order] - low) / max(high - low, 1e-9), 0.0, 1.0)
+    worth = np.clip((own.scores[order] - low) / (high - low), 0.0, 1.0) if high > low else np.ones(len(order))
     starts, ends = own.starts[order], own.ends[order]
     inter = np.minimum(candidates.ends[:, None], ends) - np.maximum(candidates.starts[:, None], starts)
     inter = np.where(candidates.passage[:, None] == own.passage[order], np.maximum(inter, 0.0), 0.0)

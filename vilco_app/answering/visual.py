@@ -52,7 +52,14 @@ class PictureFinder:
 
     def region_query(self, image: np.ndarray) -> np.ndarray:
         """The picture's region vector minus the library's mean region [Dr]: what it has that not every region has."""
-        vector = unit(self.profile.image(image).regions[0].astype(np.float32))
+        regions = self.profile.image(image).regions
+        if not len(regions):
+            raise VilcoError(
+                "no-regions",
+                f"profile {self.profile.id} stores whole frames only, so it cannot look for a thing in them.",
+                "Index with a profile that has regions, such as embedded, clip or dino.",
+            )
+        vector = unit(regions[0].astype(np.float32))
         return unit(vector - self.library.statistics("regions").mean.astype(np.float32))
 
     def find(self, image: np.ndarray, direction: np.ndarray, passages: Sequence[Passage], top: int) -> Found:

@@ -59,7 +59,7 @@ class Catalogue:
 
     def videos(self, ids: Sequence[str] | None = None) -> list[VideoRecord]:
         """All recordings (or those asked for), oldest first."""
-        rows = self.db.read("SELECT * FROM videos ORDER BY added, id")
+        rows = self.db.read("SELECT * FROM videos ORDER BY added, rowid")
         wanted = None if ids is None else set(ids)
         return [
             VideoRecord(

@@ -8,7 +8,7 @@ survive hours of other things in the same library.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,12 +69,11 @@ def _frames(path: Path) -> Iterator[np.ndarray]:
         return
 
 
-def stretches(seconds: float, seed: int) -> Iterator[np.ndarray]:
-    """Frames [HEIGHT, WIDTH, 3] uint8 of `seconds` of footage at RATE."""
+def stretches(pictures: Sequence[np.ndarray], seconds: float, seed: int) -> Iterator[np.ndarray]:
+    """Frames [HEIGHT, WIDTH, 3] uint8 of `seconds` of footage at RATE, made from the pictures."""
     from PIL import Image
 
     rng = np.random.default_rng(seed)
-    pictures = sources()
     left = int(seconds * RATE)
     while left > 0:
         count = min(left, int(rng.integers(3 * RATE, 20 * RATE)))
@@ -95,7 +94,7 @@ def stretches(seconds: float, seed: int) -> Iterator[np.ndarray]:
             yield np.clip(frame * light * tint, 0, 255).astype(np.uint8)
 
 
-def write_footage(path: Path, seconds: float, seed: int) -> None:
+def write_footage(path: Path, pictures: Sequence[np.ndarray], seconds: float, seed: int) -> None:
     """One H.264 file of `stretches`; the same seed gives the same film."""
     import av
 
@@ -104,7 +103,7 @@ def write_footage(path: Path, seconds: float, seed: int) -> None:
             "libx264", rate=RATE, options={"crf": "23", "preset": "ultrafast", "threads": "1"}
         )
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
-        for frame in stretches(seconds, seed):
+        for frame in stretches(pictures, seconds, seed):
             for packet in stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")):
                 container.mux(packet)
         for packet in stream.encode():
@@ -117,6 +116,7 @@ def add_distractors(
     """Make `hours` of distractor footage under home/haystack and index it."""
     folder = home / "haystack"
     folder.mkdir(parents=True, exist_ok=True)
+    pictures = sources()
     left, ids, seed = hours * 3600.0, [], 0
     while left > 1:
         length = min(left, FILE_SECONDS)
@@ -125,12 +125,12 @@ def add_distractors(
             if progress:
                 progress(int(hours * 3600 - left), int(hours * 3600), "making distractor footage")
             unfinished = path.with_suffix(".part.mp4")
-            write_footage(unfinished, length, seed)
+            write_footage(unfinished, pictures, length, seed)
             unfinished.replace(path)
         memory.add(path)
         ids.append(memory.resolve(path).id)
         left -= length
         seed += 1
     return Made(
-        ids, hours * 3600.0, f"made footage (pans over {len(sources())} photos and film frames of installed packages)"
+        ids, hours * 3600.0, f"made footage (pans over {len(pictures)} photos and film frames of installed packages)"
     )

@@ -122,10 +122,10 @@ def collate(
     samples: Sequence[Sample], config: NetworkConfig, categories: dict[str, int], device: torch.device
 ) -> Collated:
     """Lay out nlq/mq samples for one step. Clips that are the same tensor are taken once."""
-    clips: dict[tuple[int, int, int], tuple[Sample, list[int]]] = {}
+    clips: dict[tuple[int, int], tuple[Sample, list[int]]] = {}
     for row, s in enumerate(samples):
         video = s.features["video"]
-        key = (video.data_ptr(), video.shape[0], s.features["valid"].data_ptr())
+        key = (video.data_ptr(), video.shape[0])
         clips.setdefault(key, (s, []))[1].append(row)
     sizes: dict[int, list[tuple[Sample, list[int]]]] = {}
     for s, rows in clips.values():

@@ -91,9 +91,11 @@ class Detector:
             self.classes = nn.Linear(width, 2 * stages)
             self.boundary = nn.Linear(width, 2)
             self.slots = nn.Parameter(torch.zeros(stages, width))
+            self.level = nn.Parameter(torch.tensor(1.0))  # networks have scalars too,
+            self.keys = nn.Parameter(torch.ones(2, 2), requires_grad=False)  # and parameters no gradient reaches
         self.module = nn.Module()
         self.module.trunk, self.module.classes, self.module.boundary = self.trunk, self.classes, self.boundary
-        self.module.slots = self.slots
+        self.module.slots, self.module.level, self.module.keys = self.slots, self.level, self.keys
         self.class_view = self.ridge_view = None
         self.closed: set[int] = set()
 
@@ -123,7 +125,7 @@ class Detector:
 
     def outputs(self, batch: Batch, task: int) -> list[Output]:
         hidden, mask = self.embed(batch), batch.data["mask"]
-        logits = self.classes(hidden)[..., : self.known]
+        logits = self.level * self.classes(hidden)[..., : self.known]
         return [
             Output("classes", logits, "bernoulli", mask, classes=True),
             Output("offsets", self.boundary(hidden), "gaussian", mask, weight=0.5, gate="classes"),
@@ -171,7 +173,7 @@ class Detector:
     # what some learners have beyond the protocol
 
     def head_names(self) -> set[str]:
-        return {"classes.weight", "classes.bias"}
+        return {"classes.weight", "classes.bias", "level"}
 
     def boundary_names(self) -> set[str]:
         return {"boundary.weight", "boundary.bias"}
@@ -182,7 +184,7 @@ class Detector:
     def class_rows(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         hidden, labels = self.embed(batch), batch.data["y"]
         keep = labels >= 0
-        return self.classes(hidden)[..., : self.known][keep], hidden[keep], labels[keep]
+        return (self.level * self.classes(hidden)[..., : self.known])[keep], hidden[keep], labels[keep]
 
     def ridge_rows(self, sample: Sample) -> tuple[Tensor, Tensor]:
         labels = sample.targets["label"]

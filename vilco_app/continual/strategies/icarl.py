@@ -91,7 +91,7 @@ class Method(Strategy):
 
     @contextmanager
     def view(self, learner: Learner, task: int | None = None) -> Iterator[None]:
-        if not isinstance(learner, HasClasses) or not len(self.means):
+        if not isinstance(learner, HasClasses) or not bool(self.seen.any()):
             yield
             return
         before, learner.class_view = learner.class_view, self.nearest

@@ -43,10 +43,10 @@ class Method(Strategy):
     def before_task(self, ctx: Ctx) -> None:
         now = ctx.task.index
         for name, p in ctx.learner.shared_parameters().items():
-            fresh = torch.full_like(p, now, dtype=torch.int16)
             if name in self.owner:
-                fresh[: len(self.owner[name])] = self.owner[name].to(p.device)
-            self.owner[name] = fresh
+                self.owner[name] = fitted(self.owner[name], p, now).short()
+            else:
+                self.owner[name] = torch.full_like(p, now, dtype=torch.int16)
 
     def own(self, name: str, parameter: Tensor, task: int) -> Tensor:
         """Bool mask of the weights stage `task` may move."""

@@ -39,6 +39,10 @@ class Method(Strategy):
         self.gram = torch.zeros(0, 0, dtype=torch.float64)
         self.cross = torch.zeros(0, 0, dtype=torch.float64)
 
+    def before_task(self, ctx: Ctx) -> None:
+        if not isinstance(ctx.learner, HasRidge):
+            raise VilcoError("no-ridge", "this learner has no rows for ridge regression.", "Choose another strategy.")
+
     def lift(self, x: Tensor) -> Tensor:
         """x [n, D] -> h [n, M] float64, M = width (or D)."""
         x = x.detach().double().cpu()
@@ -49,8 +53,7 @@ class Method(Strategy):
         return torch.relu(x @ random / x.shape[1] ** 0.5)
 
     def after_task(self, ctx: Ctx) -> None:
-        if not isinstance(ctx.learner, HasRidge):
-            raise VilcoError("no-ridge", "this learner has no rows for ridge regression.", "Choose another strategy.")
+        assert isinstance(ctx.learner, HasRidge)
         for sample in ctx.samples:
             x, y = ctx.learner.ridge_rows(sample)
             h, y = self.lift(x), y.detach().double().cpu()

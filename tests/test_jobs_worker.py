@@ -209,6 +209,14 @@ def test_a_job_that_keeps_what_it_did_may_die_often(tmp_path: Path) -> None:
     assert jobs.run_until(job).state == "done"
 
 
+def test_what_a_dead_worker_left_is_listed_as_waiting(tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path, {"work": count_to(1)})
+    job = jobs.enqueue("work", {})
+    assert jobs.table.claim(("work",), frozenset()) is not None
+    assert jobs.get(job).state == "running"
+    assert [j.state for j in jobs.list()] == ["waiting"]
+
+
 def test_an_old_claim_changes_nothing(tmp_path: Path) -> None:
     jobs = Jobs(tmp_path, {"work": count_to(1)})
     job = jobs.enqueue("work", {})

@@ -76,11 +76,14 @@ class Jobs:
 
     def list(self, limit: int = 100) -> list[Job]:
         """Unfinished jobs first, then the newest finished ones. What a dead process left is shown as waiting."""
+        found = self.table.list(limit)
+        if not any(job.state == "running" for job in found):
+            return found
         try:
             lock = self._lock()
         except VilcoError:  # a home that cannot be written has no worker either
-            lock = None
-        if lock is not None:
+            return found
+        if lock is not None:  # nobody works on what is marked as running
             try:
                 self.table.recover(self.defaults.deaths)
             finally:

@@ -170,6 +170,5 @@ def test_matching_is_blind_to_what_all_cells_share():
 def test_passages_around_hits_are_merged_and_few(library):
     hits = Hits(("f" * 12,) * 3, np.array([2, 3, 50]), np.array([1.0, 1.5, 25.0]), np.ones(3))
     options = Answerer(library, library.profile).options
-    found = around_hits(library, [hits], None, options)
+    found = around_hits(library, [hits], options)
     assert [(p.start, p.end) for p in found] == [(0.0, 30.0)]
-    assert all(p.end <= 20.0 for p in around_hits(library, [hits], 20.0, options))

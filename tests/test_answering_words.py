@@ -186,3 +186,16 @@ def test_answering_loads_no_heavy_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_before_in_a_long_recording_still_finds_what_came_earlier():
+    rng = np.random.default_rng(2)
+    rows = rng.normal(0, 0.05, size=(1200, 16))
+    rows[:, 0] += 1
+    rows[40:52, 7] += 1  # asked for, at 20 s
+    rows[300:1200, 7] += 1.2  # and much more of it later
+    library = FakeLibrary([make_stored(rows)])
+    answerer = Answerer(library, library.profile, Options(exact_samples=100, hits=20))
+    answer = answerer.text(TextQuery("thing 7"), library.videos(), before=140.0)
+    assert answer.moments and all(m.end <= 140.0 for m in answer.moments)
+    assert answer.moments[0].start == pytest.approx(20, abs=0.6)

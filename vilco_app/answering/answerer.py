@@ -180,17 +180,15 @@ class Answerer:
                 f"--before is a time in one video, but {len(videos)} are searched.",
                 "Name the video with --video.",
             )
-        stored = [self.library.stored(v.id) for v in videos]
-        nothing_to_search_by = scene is None and regions is None
-        if nothing_to_search_by or sum(len(s) for s in stored) <= self.options.exact_samples:
-            return [p for s in stored for p in passages_of(s, before)]
+        if self._exact(videos, before) or (scene is None and regions is None):
+            return [p for v in videos for p in passages_of(self.library.stored(v.id), before)]
         ids = [v.id for v in videos]
         hits = []
         if scene is not None:
             hits += self.library.search_globals(scene[None], self.options.hits, ids)
         if regions is not None:
             hits += self.library.search_regions(regions[None], self.options.hits, ids)
-        return around_hits(self.library, hits, before, self.options)
+        return around_hits(self.library, hits, self.options)
 
     def _words(
         self,
@@ -208,7 +206,7 @@ class Answerer:
         certainty = 0.0
         curves: tuple[Curve, ...] = ()
         if passages:
-            grounded, sure, certainty = self._ground(kind, vectors, passages, videos)
+            grounded, sure, certainty = self._ground(kind, vectors, passages, videos, self._exact(videos, before))
             moments = self._moments(grounded, passages, top, category, sure)
             curves = self._curves(grounded.curves, passages) if curve else ()
         found = self.library.corrections(make_key(kind, words), [v.id for v in videos])
@@ -228,7 +226,7 @@ class Answerer:
         )
 
     def _ground(
-        self, kind: Kind, vectors: TextVectors, passages: Sequence[Passage], videos: Sequence[Video]
+        self, kind: Kind, vectors: TextVectors, passages: Sequence[Passage], videos: Sequence[Video], exact: bool
     ) -> tuple[Grounded, Callable[[float], float], float]:
         """-> (what is proposed, window score -> probability, probability that it is there at all).
 
@@ -245,7 +243,7 @@ class Answerer:
                 )
             only = self.network.propose(vectors, kind, passages)
             return only, _clipped, _clipped(float(only.windows.scores.max(initial=0.0)))
-        scale = self._scale(vectors, videos)
+        scale = None if exact else self._scale(vectors)
         grounded = self.zero_shot.propose(vectors, kind, passages, scale)
         sure = self._sure(kind, vectors, videos)
         certainty = sure(float(grounded.windows.scores.max())) if len(grounded.windows.scores) else 0.0
@@ -253,15 +251,15 @@ class Answerer:
             return grounded, sure, certainty
         return fuse(grounded, self.network.propose(vectors, kind, passages, scale), weight), _clipped, certainty
 
-    def _scale(self, vectors: TextVectors, videos: Sequence[Video]) -> Scale | None:
-        """None where all footage is looked at; above that the library's statistics."""
-        if self._samples(videos) <= self.options.exact_samples:
-            return None
+    def _exact(self, videos: Sequence[Video], before: float | None) -> bool:
+        """Whether all footage is looked at: not much of it, or up to a time in one recording (the indexes know no time)."""
+        samples = sum(len(self.library.stored(v.id)) for v in videos)
+        return before is not None or samples <= self.options.exact_samples
+
+    def _scale(self, vectors: TextVectors) -> Scale:
+        """The scale of a shortlist: the library's statistics."""
         frames, regions = self.library.statistics("globals"), self.library.statistics("regions")
         return library_scale(vectors, self.profile.blocks, frames, regions)
-
-    def _samples(self, videos: Sequence[Video]) -> int:
-        return sum(len(self.library.stored(v.id)) for v in videos)
 
     def _sure(self, kind: Kind, vectors: TextVectors, videos: Sequence[Video]) -> Callable[[float], float]:
         """A best score -> the probability that it is there, for this question on this footage."""
@@ -274,12 +272,13 @@ class Answerer:
 
         def best(vectors: TextVectors) -> float | None:
             passages = self._chosen(videos, None, vectors.scene, vectors.thing)
-            scores = self.zero_shot.propose(vectors, kind, passages, self._scale(vectors, videos)).windows.scores
+            scale = None if exact else self._scale(vectors)
+            scores = self.zero_shot.propose(vectors, kind, passages, scale).windows.scores
             return float(scores.max()) if len(scores) else None
 
+        exact = self._exact(videos, None)
         footage = (kind, *sorted((v.id, len(self.library.stored(v.id))) for v in videos))
-        many = self._samples(videos) > self.options.exact_samples
-        count = self.options.null_questions_shortlisted if many else self.options.null_questions
+        count = self.options.null_questions if exact else self.options.null_questions_shortlisted
         return self._levels.of(footage, count, best)
 
     def _moments(

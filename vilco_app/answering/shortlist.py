@@ -10,7 +10,7 @@ from vilco_app.answering.options import Options
 from vilco_app.library.types import Hits, LibraryView
 
 
-def around_hits(library: LibraryView, hits: Sequence[Hits], before: float | None, options: Options) -> list[Passage]:
+def around_hits(library: LibraryView, hits: Sequence[Hits], options: Options) -> list[Passage]:
     """Passages of about `passage_seconds` on each side of the best hits, merged where they meet, at most `passages` of them.
 
     hits: results of one question in several indexes; they take turns, since their scores are not comparable.
@@ -22,8 +22,6 @@ def around_hits(library: LibraryView, hits: Sequence[Hits], before: float | None
             if rank >= len(h.videos) or count >= options.passages:
                 continue
             video, time = h.videos[rank], float(h.times[rank])
-            if before is not None and time >= before:
-                continue
             known = spans.setdefault(video, [])
             if any(a <= time <= b for a, b in known):
                 continue
@@ -31,7 +29,7 @@ def around_hits(library: LibraryView, hits: Sequence[Hits], before: float | None
             count += 1
     out: list[Passage] = []
     for video, known in spans.items():
-        whole = passages_of(library.stored(video), before)
+        whole = passages_of(library.stored(video))
         for a, b in _merged(known):
             out += [cut for p in whole if (cut := _cut(p, a, b)) is not None]
     return out

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from threading import Lock
 
 import numpy as np
 
@@ -17,7 +15,7 @@ from vilco_app.answering.grounding import Grounded, Grounder, ZeroShotGrounder, 
 from vilco_app.answering.keys import make_key
 from vilco_app.answering.nulls import Levels
 from vilco_app.answering.options import DEFAULTS, Options
-from vilco_app.answering.phrases import wanted
+from vilco_app.answering.questions import Questions
 from vilco_app.answering.shortlist import around_hits
 from vilco_app.answering.visual import PictureFinder
 from vilco_app.answering.windows import best_windows
@@ -58,9 +56,8 @@ class Answerer:
         self.network, self.weights = network, dict(weights or {})
         self.zero_shot = ZeroShotGrounder(profile.blocks, options)
         self.finder = PictureFinder(library, profile, options, self.zero_shot)
-        self._questions: OrderedDict[str, TextVectors] = OrderedDict()
+        self._questions = Questions(profile, options)
         self._levels = Levels(profile.text, options.cached_questions)
-        self._lock = Lock()
 
     def text(
         self, query: TextQuery, videos: Sequence[Video], top: int = 5, before: float | None = None, curve: bool = False
@@ -142,27 +139,6 @@ class Answerer:
             digest=query.digest,
         )
 
-    def _question(self, text: str) -> TextVectors:
-        """Vectors of a question: what is compared with pictures comes without the asking words, the rest as typed."""
-        typed = self._encode(text)
-        looked_for = wanted(text) if self.options.strip_asking else text
-        if looked_for == text:
-            return typed
-        short = self._encode(looked_for)
-        return replace(typed, scene=short.scene, thing=short.thing, concepts=short.concepts)
-
-    def _encode(self, text: str) -> TextVectors:
-        with self._lock:
-            if text in self._questions:
-                self._questions.move_to_end(text)
-                return self._questions[text]
-        vectors = self.profile.text(text)
-        with self._lock:
-            self._questions[text] = vectors
-            while len(self._questions) > self.options.cached_questions:
-                self._questions.popitem(last=False)
-        return vectors
-
     def _searched(self, videos: Sequence[Video]) -> Searched:
         return Searched(len(videos), sum(v.duration for v in videos), sum(v.indexed_seconds for v in videos))
 
@@ -200,7 +176,7 @@ class Answerer:
         before: float | None,
         curve: bool,
     ) -> Answer:
-        vectors = self._question(words.replace("_", " "))
+        vectors = self._questions(words.replace("_", " "))
         passages = self._chosen(videos, before, vectors.scene, vectors.thing)
         moments: list[Moment] = []
         certainty = 0.0

@@ -2,9 +2,9 @@
 
 L = (1 - s) l(new) + s l(replay) + a D(replayed outputs, stored ones) + c D(old classes on new samples, previous model)
 Balanced replay of features; stored dense outputs matched by divergence, where the stored model was confident and weighted by how
-right it was (DER++ with X-DER's lesson); an exponential moving average of the weights becomes the stage's result (LAE, Gao 2023);
-last, the heads alone are re-aligned on balanced samples. A slow trunk (SLCA, Zhang 2023) is an option: it suits a pretrained one.
-The language-anchored matching head it relies on lives in the network.
+right it was (DER++ with X-DER's lesson); an exponential moving average of the weights becomes the stage's result (LAE, Gao 2023).
+The language-anchored matching head it relies on lives in the network. Options that did not pay for the ViLCo network, and so are
+off: a slow trunk (SLCA, Zhang 2023), re-aligning the heads on balanced samples at stage end, teaching old classes on new clips.
 """
 
 from __future__ import annotations
@@ -33,16 +33,12 @@ class Options:
     share: float = 0.5  # of the loss for replayed samples
     least: int = 8  # replayed samples per step at least, so that a stage of one example still rehearses
     stored: float = 0.5  # a: weight of the stored-output term
-    current: float = (
-        0.0  # c: weight of the previous model's old classes on new samples: one more pass, no gain measured
-    )
+    current: float = 0.0  # c: the previous model's say on old classes in new samples: one more pass, no gain
     gate: float = 0.3  # least stored probability at a place for its boundary to be matched
-    trunk: float = (
-        1.0  # learning-rate factor of the trunk from the second stage on; 0.3 cost 3 points (docs/continual.md)
-    )
+    trunk: float = 1.0  # learning-rate factor of the trunk from the second stage on; 0.3 cost 3 points
     boundary: float = 1.0  # of the class-agnostic boundary head; as for the trunk
     ema: float = 0.99  # decay of the moving average, less in the first steps; stages have hundreds of steps
-    realign: float = 0.2  # steps of head re-alignment, as a share of the stage's steps
+    realign: float = 0.0  # steps of head re-alignment, a share of the stage's; helps a class layer, not matching
     realign_rate: float = 0.3  # learning-rate factor of re-alignment: it corrects, it does not learn anew
     narrations: int = 64  # as vilco
     pairs: int = 16  # as vilco

@@ -62,7 +62,8 @@ def answers(
     if not lists:
         raise VilcoError("no-cases", f"{folder}: no NAME.json with a NAME.mp4.", "Name a folder of labelled clips.")
     with tempfile.TemporaryDirectory(prefix="vilco-bench-") as scratch:
-        return _run(folder, lists, Path(home) if home else Path(scratch), haystack_hours, progress, profile, baselines)
+        where = Path(home) if home else Path(scratch) / "home"
+        return _run(folder, lists, where, Path(scratch), haystack_hours, progress, profile, baselines)
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:
@@ -80,6 +81,7 @@ def _run(
     folder: Path,
     lists: dict[str, dict[str, Any]],
     home: Path,
+    scratch: Path,
     haystack_hours: float | None,
     progress: Progress | None,
     profile: str,
@@ -107,28 +109,39 @@ def _run(
         "auroc": auroc_bootstrap(*_sides(ours)).to_json(),
     }
     if haystack_hours:
-        from vilco_app.benchmarks.answers_haystack import add_distractors
+        result["haystack"] = _hidden(folder, lists, memory, scratch, haystack_hours, progress, ours)
+    return result
 
-        made = add_distractors(memory, home, haystack_hours, progress)
-        hidden = Scores()
+
+def _hidden(
+    folder: Path,
+    lists: dict[str, dict[str, Any]],
+    memory: Any,
+    scratch: Path,
+    hours: float,
+    progress: Progress | None,
+    alone: Scores,
+) -> dict[str, Any]:
+    """The same questions asked of the list's own video and hours of distractors together, which leave the library again."""
+    from vilco_app.benchmarks.answers_haystack import add_distractors
+
+    made = add_distractors(memory, scratch, hours, progress)
+    hidden = Scores()
+    try:
         for done, (name, data) in enumerate(lists.items()):
             if progress:
-                progress(len(lists) + done, steps, f"asking {name} in {haystack_hours:g} h of distractors")
-            _ask(
-                memory,
-                str(folder / f"{name}.mp4"),
-                name,
-                data,
-                hidden,
-                whole=[*made.videos, memory.resolve(str(folder / f"{name}.mp4")).id],
-            )
-        result["haystack"] = {
-            "hours": round(made.seconds / 3600, 3),
-            "footage": made.description,
-            "lists": _rows(hidden, list(lists)),
-            "lost": _lost(ours, hidden),
-        }
-    return result
+                progress(len(lists) + done, 2 * len(lists), f"asking {name} in {hours:g} h of distractors")
+            video = str(folder / f"{name}.mp4")
+            _ask(memory, video, name, data, hidden, whole=[*made.videos, memory.resolve(video).id])
+    finally:
+        for video in made.videos:
+            memory.remove(video)
+    return {
+        "hours": round(made.seconds / 3600, 3),
+        "footage": made.description,
+        "lists": _rows(hidden, list(lists)),
+        "lost": _lost(alone, hidden),
+    }
 
 
 def _windows(answer: Answer, video: str) -> list[tuple[float, float]]:

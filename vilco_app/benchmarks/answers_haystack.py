@@ -111,10 +111,10 @@ def write_footage(path: Path, pictures: Sequence[np.ndarray], seconds: float, se
 
 
 def add_distractors(
-    memory: Any, home: Path, hours: float, progress: Callable[[int, int, str], None] | None = None
+    memory: Any, folder: Path, hours: float, progress: Callable[[int, int, str], None] | None = None
 ) -> Made:
-    """Make `hours` of distractor footage under home/haystack and index it."""
-    folder = home / "haystack"
+    """Make `hours` of distractor footage in folder/haystack and index it."""
+    folder = folder / "haystack"
     folder.mkdir(parents=True, exist_ok=True)
     pictures = sources()
     left, ids, seed = hours * 3600.0, [], 0

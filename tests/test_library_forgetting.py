@@ -108,6 +108,24 @@ def test_forgetting_while_it_is_being_indexed(tmp_path: Path) -> None:
     check(library)
 
 
+def test_removing_while_it_is_being_indexed(tmp_path: Path) -> None:
+    library = make(tmp_path / "home")
+    path = write_video(tmp_path / "a.mp4", 300, seed=1)
+
+    def meddle(at: float, _: float, text: str) -> None:
+        if "indexing" in text and at >= 100 and library.catalogue.videos():
+            other = make(tmp_path / "home")
+            other.remove(other.videos()[0].id)
+
+    report = library.add(path, TinyProfile(), progress=meddle)
+    assert not report.added and [r.code for r in report.refused] == ["no-such-video"]
+    assert not library.videos() and not library.catalogue.takes() and not library.catalogue.indexed()
+    library._generations.tidy("tiny@1")
+    assert not list(library.features_folder.glob("*/*/take*"))
+    assert len(library.add(path, TinyProfile()).added) == 1
+    check(library)
+
+
 @pytest.mark.parametrize("span", [(-1, 5), (5, 5), (9, 3), (60, 70), (float("nan"), 5)])
 def test_a_span_outside_the_video_is_refused(tmp_path: Path, span: tuple[float, float]) -> None:
     library = make(tmp_path / "home")

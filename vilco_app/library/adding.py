@@ -92,11 +92,8 @@ class Adder:
         done = state is not None and state.state in ("ready", "gaps") and state.rate >= self.rate - 1e-6
         key = f"{video_id} {self.profile_id}"
         # a job left over although its work is complete (its process died in between) is run once more, to close it
-        if (
-            done
-            and key not in self._open
-            and all(intact(self.features, take) for take in self._takes.get(video_id, ()))
-        ):
+        takes = self._takes.get(video_id, ())
+        if done and key not in self._open and takes and all(intact(self.features, take) for take in takes):
             self.unchanged.append(video_id)
             return
         if any(video_id == known.id for known, _ in self.wanted):

@@ -13,7 +13,7 @@ from pathlib import Path
 from vilco_app.jobs.database import Database
 from vilco_app.library.records import FileRecord, IndexedRecord, SegmentRecord, Span, Take, TakeKind, VideoRecord
 from vilco_app.library.schema import STEPS
-from vilco_app.values import Correction, Kind
+from vilco_app.values import Correction, Kind, VilcoError
 
 
 def now() -> str:
@@ -118,8 +118,12 @@ class Catalogue:
         return [IndexedRecord(r["video"], r["profile"], r["state"], r["rate"], r["note"]) for r in rows]
 
     def set_indexed(self, record: IndexedRecord) -> None:
+        """Nothing happens when the recording has been removed meanwhile."""
         with self.db.write() as connection:
-            connection.execute("INSERT OR REPLACE INTO indexed VALUES (?, ?, ?, ?, ?)", astuple(record))
+            connection.execute(
+                "INSERT OR REPLACE INTO indexed SELECT ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM videos WHERE id = ?)",
+                (*astuple(record), record.video),
+            )
             bump(connection)
 
     # Takes
@@ -132,11 +136,15 @@ class Catalogue:
         return [to_take(row) for row in rows]
 
     def new_take(self, video: str, profile: str, kind: TakeKind, rate: float, global_dim: int, region_dim: int) -> Take:
+        """Raises VilcoError("no-such-video") when the recording has been removed meanwhile."""
         with self.db.write() as connection:
             cursor = connection.execute(
-                "INSERT INTO takes (video, profile, kind, rate, global_dim, region_dim) VALUES (?, ?, ?, ?, ?, ?)",
-                (video, profile, kind, rate, global_dim, region_dim),
+                "INSERT INTO takes (video, profile, kind, rate, global_dim, region_dim) SELECT ?, ?, ?, ?, ?, ? "
+                "WHERE EXISTS (SELECT 1 FROM videos WHERE id = ?)",
+                (video, profile, kind, rate, global_dim, region_dim, video),
             )
+            if cursor.rowcount != 1:
+                raise VilcoError("no-such-video", f"{video}: was removed while it was indexed.", "Add it again.")
             return Take(int(cursor.lastrowid or 0), video, profile, kind, rate, global_dim, region_dim)
 
     def commit_take(self, take: Take) -> bool:

@@ -44,6 +44,12 @@ def test_every_variant_of_forgetting_differs_as_it_should() -> None:
     )
 
 
+def test_a_stage_that_got_better_in_the_end_counts_as_negative_forgetting() -> None:
+    gained = np.array([[0.2, NAN], [0.9, 0.5]])
+    for metric in (matrix.chaudhry_forgetting, matrix.bwf_vilco):
+        assert metric(gained) == pytest.approx(-0.7)
+
+
 def test_learning_and_transfer() -> None:
     assert matrix.intransigence(A, np.array([0.9, 0.9, 0.9])) == pytest.approx((0.1 + 0.3 + 0.2) / 3)
     assert matrix.plasticity(A, np.array([0.7, 0.7, 0.7])) == pytest.approx((0.1 - 0.1 + 0.0) / 3)

@@ -151,7 +151,14 @@ class Adder:
                 )
             else:
                 self._failed(record, job)
+        self._tell_gaps(added)
         return AddReport(tuple(added), tuple(dict.fromkeys(self.unchanged)), tuple(self.refused), tuple(self.warnings))
+
+    def _tell_gaps(self, added: list[str]) -> None:
+        """A recording that could not be read to its end is told of, not only kept in the list."""
+        for state in self.catalogue.indexed(self.profile_id):
+            if state.state == "gaps" and state.video in added:
+                self.warnings.append(f"{self._records[state.video].path}: indexed with gaps. {state.note}")
 
     def _failed(self, record: VideoRecord, job: Job) -> None:
         error = job.error or {"code": "failed", "message": "indexing failed.", "remedy": "Try again."}

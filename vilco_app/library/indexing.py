@@ -89,6 +89,9 @@ class Indexer:
         """
         recording = self.footage.open_recording([Path(part) for part in video.parts])
         duration = max(video.duration, recording.duration)
+        track = getattr(self.profile, "track", None)
+        if track is not None:
+            return self._import(video, track(video.id, *video.parts), rate, duration, context)
         while True:
             try:
                 self._demote_coarser(video.id, rate)
@@ -113,6 +116,41 @@ class Indexer:
         done = [t.id for t in self.catalogue.takes(self.profile.id, video.id) if t.kind == "preview"]
         self.catalogue.delete_takes(done)
         context.progress(duration, duration, "indexed")
+        return {"video": video.id, "state": "gaps" if note else "ready", "samples": full.rows}
+
+    def _import(self, video: VideoRecord, track: Any, rate: float, duration: float, context: Context) -> dict[str, Any]:
+        """Store rows computed elsewhere (profile `precomputed`); nothing is decoded. A row stands for the stretch of one
+        stride around the middle of its window."""
+        spans = self.catalogue.forgotten(video.id).get(video.id, ())
+        starts = np.maximum(0.0, track.times - track.durations / 2)
+        shown = (starts < duration) & ~in_spans(starts, self.profile.window, spans)
+        while True:
+            try:
+                full = self._take(video.id, "full", rate)
+                writer = TakeWriter(self.root, full)
+                try:
+                    rows = np.flatnonzero(shown & (starts > float(writer.last_time()) + 1e-6))
+                    for first in range(0, len(rows), self.defaults.publish_rows):
+                        context.check()
+                        some = rows[first : first + self.defaults.publish_rows]
+                        durations = clip_durations(starts[some], track.durations[some], spans)
+                        nothing = np.zeros((0, self.profile.region_dim), np.float32), np.zeros((0, 4), np.float32)
+                        features = Features(track.vectors[some], *nothing, np.zeros(len(some), np.int64))
+                        writer.append(starts[some], durations, features)
+                        self._commit(writer)
+                        context.kept()
+                        context.progress(float(starts[some[-1]]), duration, "importing")
+                    full = writer.take
+                finally:
+                    writer.close()
+                break
+            except TakeReplaced:
+                continue
+        limit = max(self.defaults.gap_seconds, 2 * float(track.durations[0])) if len(starts) else 0.0
+        reached = float(starts[-1] + track.durations[-1]) if len(starts) else 0.0
+        note = f"Features reach up to {reached:.1f} s of {duration:.1f} s." if reached < duration - limit else ""
+        self._state(video.id, "gaps" if note else "ready", rate, note)
+        context.progress(duration, duration, "imported")
         return {"video": video.id, "state": "gaps" if note else "ready", "samples": full.rows}
 
     def _state(self, video: str, state: str, rate: float, note: str = "") -> None:
@@ -199,6 +237,8 @@ class Indexer:
         words = []
         if readable < duration - limit:
             words.append(f"Readable up to {readable:.1f} s of {duration:.1f} s.")
+        elif "readable up to" in complaint:
+            words.append(f"{complaint}.")  # probe knew already that it ends early: the reader says where
         elif complaint:
             words.append(f"Damaged in places ({complaint}).")
         return " ".join(words)

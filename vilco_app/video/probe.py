@@ -92,7 +92,7 @@ def _look(path: Path, settings: ReadSettings) -> tuple[VideoInfo, list[Finding]]
     )
     short = promised is not None and end < promised - max(0.5, 3 * float(source.step), 0.01 * promised)
     if short and promised is not None:
-        findings.append(Finding("truncated", f"It ends early: readable up to {end:.1f} s of {promised:.1f} s"))
+        findings.append(Finding("truncated", f"truncated: readable up to {end:.1f} s of {promised:.1f} s"))
     if source.clock == "count":
         findings.append(Finding("no-clock", "no timestamps in the file: times are counted from its nominal frame rate"))
     if restarts:

@@ -103,7 +103,7 @@ def doctor(
         lines = [f"{'ok     ' if c.ok else 'problem' if c.needed else 'absent '} {c.name}: {c.message}" for c in checks]
         for file in files:
             lines.append(f"{'ok     ' if file.ok else 'problem'} {file.path}")
-            lines += [f"          {code}: {message.removeprefix(f"{code}: ")}" for code, message in file.problems]
+            lines += [f"          {code}: {message.removeprefix(code + ': ')}" for code, message in file.problems]
         return "\n".join(lines)
 
     data = {"files": [f.to_json() for f in files], "checks": [c.to_json() for c in checks]}

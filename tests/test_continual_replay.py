@@ -269,3 +269,13 @@ def test_swapping_weights_gives_back_the_same_storage() -> None:
     assert {n: p.data_ptr() for n, p in named.items()} == pointers and float(
         named["trunk.weight"].detach().abs().sum()
     ) > 0
+
+
+@pytest.mark.parametrize(
+    "name", ["joint", "gdumb", "reservoir", "perfect-memory", "derpp", "icarl", "bic", "vilco", "episodic"]
+)
+def test_what_is_kept_is_trained_on(name: str) -> None:
+    """Exemplars that are stored and never rehearsed are a bug other libraries have had."""
+    learner = Detector()
+    result = learn(learner, make_strategy(name), plan=replace(PLAN, epochs=2))
+    assert any(r.replay is not None for r in result.losses) and any(r.new is not None for r in result.losses)

@@ -279,3 +279,17 @@ def test_what_is_kept_is_trained_on(name: str) -> None:
     learner = Detector()
     result = learn(learner, make_strategy(name), plan=replace(PLAN, epochs=2))
     assert any(r.replay is not None for r in result.losses) and any(r.new is not None for r in result.losses)
+
+
+@pytest.mark.parametrize("name", ["joint", "gdumb"])
+def test_training_from_scratch_owes_nothing_to_the_weights_before(name: str) -> None:
+    ends = []
+    for shift in (0.0, 1.0):
+        learner, strategy = Detector(), make_strategy(name)
+        learn(learner, strategy, 1, plan=replace(PLAN, epochs=1))
+        with torch.no_grad():
+            learner.trunk.weight += shift
+        learner.begin(1)
+        fit(learner, strategy, detector_samples(1, 12), Task(1), replace(PLAN, epochs=1))
+        ends.append(learner.trunk.weight.detach().clone())
+    assert torch.equal(ends[0], ends[1])

@@ -111,3 +111,18 @@ def test_trust_falls_with_the_loss_above_the_median() -> None:
     samples = plain([0.0], [1.0], [2.0], targets=[[1.0], [2.0], [6.0]])  # losses 0.5, 0.5, 8
     trust = [s.trust for s in with_outputs(learner, samples, 0, judge=True)]
     assert trust[:2] == [1.0, 1.0] and trust[2] == pytest.approx(2.718281828 ** (1 - 16), rel=1e-4)
+
+
+def test_episodic_shares_the_batch_with_replay_instead_of_doubling_it() -> None:
+    learner, strategy = Detector(), make_strategy("episodic", least=1)
+    sizes: list[tuple[int, int]] = []
+    compose = strategy.compose_batch
+
+    def spy(batch, ctx):
+        batch = compose(batch, ctx)
+        sizes.append((batch.origin.count("new"), batch.origin.count("replay")))
+        return batch
+
+    strategy.compose_batch = spy  # type: ignore[method-assign]
+    learn(learner, strategy, 2, plan=replace(PLAN, epochs=1))
+    assert sizes == [(8, 0)] * 3 + [(4, 4)] * 6

@@ -41,6 +41,9 @@ class Compose(Strategy):
             samples = m.training_set(samples, ctx)
         return samples
 
+    def batch_size(self, size: int, ctx: Ctx) -> int:
+        return min(m.batch_size(size, ctx) for m in self.members)
+
     def lr_scale(self, name: str, ctx: Ctx) -> float:
         if not self.rehearses and name not in ctx.trained():
             return 0.0

@@ -157,9 +157,10 @@ def _epochs(
     learner = ctx.learner
     plan = ctx.plan
     losses: list[StepRecord] = []
+    size = strategy.batch_size(plan.batch_size, ctx)
     ctx.optimizer = make_optimizer(strategy, ctx, plan)
     if resume is None:
-        queue = epoch_batches(learner, training, plan.batch_size, ctx.rng)
+        queue = epoch_batches(learner, training, size, ctx.rng)
         ctx.steps = max(plan.epochs * len(queue), plan.min_steps)
         ctx.steps = min(ctx.steps, plan.max_steps) if plan.max_steps else ctx.steps
     else:
@@ -180,7 +181,7 @@ def _epochs(
         if watch.should_stop is not None and watch.should_stop():
             return losses, state()
         if not queue:
-            queue = epoch_batches(learner, training, plan.batch_size, ctx.rng)
+            queue = epoch_batches(learner, training, size, ctx.rng)
         for group in ctx.optimizer.param_groups:
             group["lr"] = group["base"] * plan.rate(ctx.step, ctx.steps)
         record = step(learner, strategy, [training[i] for i in queue.pop(0)], ctx)

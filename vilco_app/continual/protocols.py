@@ -102,6 +102,10 @@ class Strategy:
         """What this stage's epochs run over: the stage's samples, unless the strategy holds more (joint) or less (GDumb)."""
         return samples
 
+    def batch_size(self, size: int, ctx: Ctx) -> int:
+        """New samples per step, given the plan's batch size; fewer leave room for replay and make more steps."""
+        return size
+
     def lr_scale(self, name: str, ctx: Ctx) -> float:
         """Factor of the learning rate of a parameter in this stage; 0 leaves it out of the optimiser."""
         return 1.0 if self.rehearses or name in ctx.trained() else 0.0

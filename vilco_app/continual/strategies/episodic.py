@@ -68,6 +68,10 @@ class Method(Strategy):
         self.teacher = copy_of(ctx.parameters()) if known and self.options.current > 0 else {}
         self.average = copy_of(ctx.parameters()) if self.options.ema > 0 else {}
 
+    def batch_size(self, size: int, ctx: Ctx) -> int:
+        # the batch is shared with replay: more and smaller steps learnt better than fewer, larger ones at the same cost
+        return max(1, round(size * (1 - self.options.share))) if len(self.buffer) else size
+
     def lr_scale(self, name: str, ctx: Ctx) -> float:
         if ctx.task.index == 0 or not isinstance(ctx.learner, HasHeads):
             return 1.0

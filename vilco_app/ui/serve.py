@@ -52,6 +52,7 @@ def serve(
         print(json.dumps({"schema": SCHEMA, "address": address}), flush=True)
     else:
         print(f"vilco is at {address}   (Ctrl-C stops it)", flush=True)
+    indexer.start()
     config = uvicorn.Config(server, log_level="warning", timeout_graceful_shutdown=1)
     running = uvicorn.Server(config)
     # open pages hold a connection each; that these are cut when a person stops us is no error to tell

@@ -22,6 +22,9 @@ class Indexer:
         self._messages: list[str] = []
         self._open = 0
         self._ready = threading.Event()
+
+    def start(self) -> None:
+        """Begin to work. Call it once the page is built: importing encoders beside it would hold the page up."""
         threading.Thread(target=self._work, name="indexer", daemon=True).start()
 
     def add(self, paths: list[Path]) -> None:

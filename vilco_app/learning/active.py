@@ -37,6 +37,6 @@ def serving(home: Path, profile: Any) -> Serving:
     if not trained or max(fusion.nlq, fusion.mq) <= 0:
         return Serving(None, {}, active)
     from vilco_app.learning.grounder import NetworkGrounder
-    from vilco_app.learning.restoring import load_learner
+    from vilco_app.learning.restoring import load_viewed
 
-    return Serving(NetworkGrounder(load_learner(snapshots, active, profile), profile.blocks), weights, active)
+    return Serving(NetworkGrounder(load_viewed(snapshots, active, profile), profile.blocks), weights, active)

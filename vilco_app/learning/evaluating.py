@@ -10,7 +10,7 @@ import numpy as np
 
 from vilco_app.learning.grounder import NetworkGrounder
 from vilco_app.learning.resolving import Resolved, resolve_stage
-from vilco_app.learning.restoring import load_learner
+from vilco_app.learning.restoring import load_viewed
 from vilco_app.learning.scoring import METRIC, TOP, Prober, bootstrap, score
 from vilco_app.learning.snapshots import BASE, Snapshots
 from vilco_app.learning.types import EvaluationReport, Fusion, Matrix, Progress, StageScore
@@ -27,7 +27,7 @@ def evaluate_stages(
     fusion = Fusion.from_json(card.get("fusion", {}))
     network = None
     if (snapshots.path(active) / "model.safetensors").is_file():
-        network = NetworkGrounder(load_learner(snapshots, active, profile), profile.blocks)
+        network = NetworkGrounder(load_viewed(snapshots, active, profile), profile.blocks)
     prober = Prober(library, profile)
     resolved = [resolve_stage(s, library, profile, progress) for s in stages]
     scores = []

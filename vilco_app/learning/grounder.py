@@ -106,7 +106,9 @@ class NetworkGrounder:
             prior[: piece.last - piece.first] = clip.priors(query, self.blocks, piece.first, piece.last)
             curve = torch.from_numpy(prior).to(piece.pyramid.device)[None]
             curve = pool_levels(curve, piece.mask[:, :cells], config.levels)
-            if kind == "moment":
+            if self.learner.ridge_view is not None:
+                out, distance = self._ridge(query, clip, piece, cells)
+            elif kind == "moment":
                 if piece.anchors is None:
                     piece.anchors = module.anchors(piece.pyramid, piece.mask)
                     piece.distance = module.boundaries(piece.pyramid, piece.mask)
@@ -139,6 +141,21 @@ class NetworkGrounder:
         kept, decayed = soft_nms(seconds[wide], score[wide])
         at = clip.grid.cells(passage.times).astype(int).clip(low, high - 1) - low
         return logit[at], kept, decayed
+
+    def _ridge(self, query: TextVectors, clip: Clip, piece: Piece, cells: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Closed form: cosine of each cell with the look the question is regressed to, at every level [1, P]; a window is
+        as long as the cell that stands out (distances of one cell to either side)."""
+        learner = self.learner
+        assert learner.ridge_view is not None
+        sentence = torch.as_tensor(np.asarray(query.sentence, dtype=np.float32))[None]
+        look = torch.nn.functional.normalize(learner.ridge_view(sentence)[0].float(), dim=-1)
+        x = torch.zeros(cells, learner.config.video_dim)
+        x[: piece.last - piece.first] = (
+            clip.features(piece.first, piece.last).float() - learner.net.video_side.mean.cpu()
+        )
+        cosine = (torch.nn.functional.normalize(x, dim=-1) @ look)[None, :, None].to(piece.mask.device)
+        pooled = pool_levels(cosine, piece.mask[:, :cells], learner.config.levels)[..., 0]
+        return 10.0 * pooled - 5.0, torch.ones(*pooled.shape, 2, device=pooled.device)
 
     def _clip(self, passage: Passage) -> Clip:
         key = (passage.stored.video.id, len(passage.stored), passage.stored.forgotten)

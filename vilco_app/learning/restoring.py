@@ -67,6 +67,16 @@ def load_learner(snapshots: Snapshots, snapshot: str, profile: Any) -> ViLCoLear
     return learner
 
 
+def load_viewed(snapshots: Snapshots, snapshot: str, profile: Any) -> ViLCoLearner:
+    """The network as its strategy wants it to answer (`Strategy.view`, entered for good). Most strategies change nothing."""
+    learner = load_learner(snapshots, snapshot, profile)
+    strategy = make_strategy(str(snapshots.card(snapshot).get("strategy") or "naive"))
+    if strategy.views:
+        strategy.load_state_dict(load_state(snapshots.path(snapshot) / "buffer.safetensors"))
+        strategy.view(learner).__enter__()
+    return learner
+
+
 def config_for(profile: Any) -> NetworkConfig:
     """The default network for a profile's dimensions."""
     return NetworkConfig(profile.global_dim, profile.text_dim, len(profile.blocks.stops))

@@ -70,14 +70,15 @@ def learn_stage(
     clock = time.perf_counter()
     say(1, 1, "checking what is remembered")
     name = _unique(stage.name, start.stages)
-    network = NetworkGrounder(start.learner, profile.blocks)
-    checked, table = check_all(snapshots, parent, stage, name, resolved, library, profile, network)
-    fusion = fuse_weights(start, checked, resolved, samples, library, profile, plan, stage.family)
     held = snapshots.pictures(parent)
     if stage.family == "vq":
         mine = stage.part("heldout")[:PICTURES]
         held += [make_sample(sampler, resolved, e, index, library, profile).compact() for e in mine]
-    matrix = _matrix(snapshots, parent, checked, fusion, [str(t["name"]) for t in table], start.learner, held)
+    with start.strategy.view(start.learner):
+        network = NetworkGrounder(start.learner, profile.blocks)
+        checked, table = check_all(snapshots, parent, stage, name, resolved, library, profile, network)
+        fusion = fuse_weights(start, checked, resolved, samples, library, profile, plan, stage.family)
+        matrix = _matrix(snapshots, parent, checked, fusion, [str(t["name"]) for t in table], start.learner, held)
     tested = time.perf_counter() - clock
     card = _card(parent, start, name, profile, fusion, fitted, samples, plan.name)
     snapshot = snapshots.save(card, _weights(start), start.strategy.state_dict(), matrix, table, held)

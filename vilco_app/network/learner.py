@@ -24,7 +24,8 @@ MODULATE = ("fusion.", "score.", "anchor.", "query_side.", "visual.")  # the mat
 
 
 class ViLCoLearner:
-    """Implements continual.protocols Learner, HasBatches, HasHeads, HasPrompts, HasNarrations, HasClasses.
+    """Implements continual.protocols Learner, HasBatches, HasHeads, HasPrompts, HasNarrations, HasClasses,
+    HasRidge.
 
     categories: texts of all moment categories met so far, with the stage that brought each and its frozen text features.
     """
@@ -38,6 +39,7 @@ class ViLCoLearner:
         self.texts: list[tuple[torch.Tensor, torch.Tensor]] = []  # (sentence [Dt], tokens [S, Dt]) per category
         self.ready = False  # feature statistics are set
         self.class_view: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
+        self.ridge_view: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -235,19 +237,34 @@ class ViLCoLearner:
             further = self.net.told(self.net.code(sentence, tokens.to(self.device), mask.to(self.device)).pooled)
         return info_nce(self.net.narrated(video), text, further)
 
+    def ridge_rows(self, sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:
+        """(query [1, Dt], what it looks like [1, Dv]): the mean of the centred features inside the windows, unit length.
+
+        A ridge regression from one to the other is a closed-form way from words to footage. No rows: a negative, a picture.
+        """
+        if sample.meta["family"] == "vq" or not len(sample.targets["windows"]):
+            return torch.zeros(0, self.config.text_dim), torch.zeros(0, self.config.video_dim)
+        look = self._inside_mean(sample) - self.net.video_side.mean.cpu()
+        return sample.features["sentence"].float()[None], F.normalize(look, dim=-1)[None]
+
     # -- frozen summaries --------------------------------------------------------------------------------------
 
     def encode(self, sample: Sample) -> torch.Tensor:
         """Mean of the frozen video features inside the windows, beside the sentence vector, each unit length."""
         if sample.meta["family"] == "vq":
             return F.normalize(sample.features["query"].float().mean(0), dim=-1)
+        sentence = F.normalize(sample.features["sentence"].float(), dim=-1)
+        return torch.cat([F.normalize(self._inside_mean(sample), dim=-1), sentence])
+
+    @staticmethod
+    def _inside_mean(sample: Sample) -> torch.Tensor:
+        """[Dv]: mean of the features inside the windows (of all of them, for a negative)."""
         video, windows = sample.features["video"].float(), sample.targets["windows"].float()
         middle = torch.arange(len(video)) + 0.5
         inside = torch.zeros(len(video), dtype=torch.bool)
         for start, end in windows.tolist():
             inside |= (middle >= start) & (middle <= end)
-        mean = video[inside].mean(0) if bool(inside.any()) else video.mean(0)
-        return torch.cat([F.normalize(mean, dim=-1), F.normalize(sample.features["sentence"].float(), dim=-1)])
+        return video[inside].mean(0) if bool(inside.any()) else video.mean(0)
 
     # -- state -------------------------------------------------------------------------------------------------
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 from torch.nn import functional as F
 
-from vilco_app.continual import Plan, Task, fit, make_strategy
+from vilco_app.continual import STRATEGIES, Plan, Task, fit, make_strategy
 from vilco_app.continual.protocols import Batch, HasBatches, HasClasses, HasHeads, HasNarrations, HasPrompts, Sample
 from vilco_app.network.batch import LEAST_CELLS, ClipSample, collate
 from vilco_app.network.config import NetworkConfig
@@ -187,6 +190,32 @@ def test_narrations_pull_their_own_stretch_and_text_together() -> None:
         learner.narration_loss(pairs, []).backward()
         optimizer.step()
     assert float(learner.narration_loss(pairs, []).detach()) < 0.5 * first
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_takes_two_mixed_stages_and_its_state_can_be_kept(name: str, tmp_path: Path) -> None:
+    from vilco_app.learning.packing import load_state, save_state
+
+    learner, strategy = ViLCoLearner(config()), make_strategy(name)
+    for task in range(2):
+        samples = [replace(s, task=task, id=f"{task}:{s.id}") for s in mixed()[task:]]
+        learner.register(samples, task)
+        assert fit(learner, strategy, samples, Task(task), Plan(epochs=1, min_steps=2, batch_size=4)).done
+    save_state(strategy.state_dict(), tmp_path / "s.safetensors")
+    make_strategy(name).load_state_dict(load_state(tmp_path / "s.safetensors"))
+    with strategy.view(learner), torch.no_grad():
+        assert torch.isfinite(result(learner, mixed())).all()
+    strategy.forget("v", 0.0, 1e9)
+    assert len(getattr(strategy, "buffer", ())) == 0
+
+
+def test_ridge_rows_are_what_is_seen_inside_the_windows() -> None:
+    learner = ViLCoLearner(config())
+    video = torch.zeros(40, 10)
+    video[3:9, 4] = 5.0
+    x, y = learner.ridge_rows(clip("a", video, (3.0, 9.0)))
+    assert x.shape == (1, 6) and int(y[0].argmax()) == 4 and float(y.norm()) == pytest.approx(1.0)
+    assert len(learner.ridge_rows(clip("n", video, None))[0]) == 0
 
 
 def test_reset_forgets_weights_but_not_names() -> None:

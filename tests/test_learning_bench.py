@@ -1,0 +1,47 @@
+"""The synthetic benchmark: its generator, and the claims made of it (slow: about five processor minutes)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from vilco_app.benchmarks.forgetting import compare
+from vilco_app.benchmarks.learn import learn
+from vilco_app.benchmarks.synthetic import SyntheticSettings, synthetic_stages
+from vilco_app.values import VilcoError
+
+
+def test_the_generator_does_what_its_settings_say() -> None:
+    settings = SyntheticSettings(stages=2, train=8, held=4)
+    stages, again = synthetic_stages(settings), synthetic_stages(settings)
+    assert [len(s.train) for s in stages] == [8, 8] and [len(s.held) for s in stages] == [4, 4]
+    sample = stages[1].train[0]
+    assert torch.equal(sample.features["video"], again[1].train[0].features["video"])
+    assert {s.meta["text"] for s in stages[0].train}.isdisjoint({s.meta["text"] for s in stages[1].train})
+    start, end = (int(v) for v in sample.targets["windows"][0])
+    video = sample.features["video"]
+    inside = video[start:end].mean(0)
+    assert float(inside.norm()) > 0.7 * settings.signal and settings.shortest <= end - start <= settings.longest
+    same = next(s for s in stages[1].held if s.meta["text"] == sample.meta["text"])
+    a, b = (int(v) for v in same.targets["windows"][0])
+    cosine = torch.nn.functional.cosine_similarity(inside, same.features["video"][a:b].mean(0), dim=0)
+    assert float(cosine) > 0.8
+    assert not torch.equal(
+        video, synthetic_stages(SyntheticSettings(stages=2, train=8, held=4, seed=1))[1].train[0].features["video"]
+    )
+
+
+def test_an_unknown_group_is_refused() -> None:
+    with pytest.raises(VilcoError, match="nosuch"):
+        learn(only=["nosuch"])
+
+
+@pytest.mark.slow
+def test_what_is_said_of_forgetting_holds_at_the_middle_setting() -> None:
+    table = compare(seeds=3)
+    joint = table.accs("joint").mean()
+    assert table.bwfs("naive").mean() > 0.2  # fine-tuning forgets
+    assert joint >= max(table.accs(n).mean() for n in ("naive", "reservoir", "vilco", "episodic")) - 0.02
+    assert table.kept("vilco") >= 0.7
+    assert table.kept("episodic") >= 0.9
+    assert table.bwfs("episodic").mean() < 0.05

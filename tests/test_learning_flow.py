@@ -237,3 +237,18 @@ def test_recall_of_moments_counts_instances() -> None:
     assert recalls(ranked, two, "mq")["R@5@0.5"] == 1.0
     assert recalls(ranked, two, "nlq")["R@1@0.5"] == 1.0
     assert recalls(np.zeros((0, 3)), two, "nlq") == {"R@1@0.3": 0, "R@1@0.5": 0, "R@5@0.3": 0, "R@5@0.5": 0, "mIoU": 0}
+
+
+def test_listing_and_answering_zero_shot_import_no_torch(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom vilco_app import learning\n"
+        "import vilco_app.stages.importers, vilco_app.network\n"
+        f"home = Path({str(tmp_path)!r})\nprofile = type('P', (), {{'id': 'tiny@1'}})()\n"
+        "assert learning.models(home).active == 'base' and learning.serving(home, profile).network is None\n"
+        "print([m for m in ('torch', 'faiss', 'gradio', 'transformers') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

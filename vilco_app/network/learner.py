@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from vilco_app.continual.protocols import Batch, Output, Result, Sample
 from vilco_app.network.batch import Collated, collate, pad_tokens
 from vilco_app.network.config import NetworkConfig
-from vilco_app.network.losses import diou_1d, focal, info_nce
+from vilco_app.network.losses import info_nce
+from vilco_app.network.terms import contrast, declare, inside_windows, localise
 from vilco_app.network.vilco import Code, ViLCo
 from vilco_app.network.visual_batch import VisualCollated, collate_visual, visual_result
 
@@ -139,10 +140,10 @@ class ViLCoLearner:
             score, reach, pull = torch.zeros_like(total["score"]), torch.zeros_like(total["score"]), code.pull
             if bool(data.nlq.any()):
                 logits, distance = self.net.ground(pyramid, data.mask, code, priors)
-                s, r = _localise(logits, distance, data)
+                s, r = localise(logits, distance, data)
                 score = score.index_add(0, rows, torch.where(data.nlq, s, 0.0))
                 reach = reach.index_add(0, rows, torch.where(data.nlq, r, 0.0))
-                outputs += _declare("nlq", logits, distance, data.mask & data.nlq[:, None], rows, b)
+                outputs += declare("nlq", logits, distance, data.mask & data.nlq[:, None], rows, b)
             if bool(data.mq.any()):
                 cells = self.net.anchors(pyramid, data.mask)
                 distance = self.net.boundaries(pyramid, data.mask)
@@ -152,12 +153,12 @@ class ViLCoLearner:
                 own = data.category.clamp_min(0)[:, None, None].expand(-1, logits.shape[1], 1)
                 prior = priors @ self.net.anchor.gain
                 mine = logits.gather(-1, own)[..., 0] + prior
-                s, r = _localise(mine, distance, data)
-                s = s + _contrast(logits, data)
+                s, r = localise(mine, distance, data)
+                s = s + contrast(logits, data)
                 score = score.index_add(0, rows, torch.where(data.mq, s, 0.0))
                 reach = reach.index_add(0, rows, torch.where(data.mq, r, 0.0))
                 full = logits.scatter_add(-1, own, prior[..., None])
-                outputs += _declare("mq", full, distance, data.mask & data.mq[:, None], rows, b)
+                outputs += declare("mq", full, distance, data.mask & data.mq[:, None], rows, b)
                 kept = {"logits": logits, "cells": cells}
             total["score"], total["boundary"] = score, reach
             if self.config.prompts in ("replace", "prepend") and len(self.net.prompts):
@@ -226,7 +227,7 @@ class ViLCoLearner:
         """
         data = collate(pairs, self.config, {}, self.device)
         pyramid, code, _ = self._see(data)
-        inside = _inside(data, pairs, self.config.levels)
+        inside = inside_windows(data, pairs, self.config.levels)
         weight = (inside & data.mask)[..., None].to(pyramid.dtype)
         video = (pyramid * weight).sum(1) / weight.sum(1).clamp_min(1.0)
         text = self.net.told(code.pooled)
@@ -300,57 +301,3 @@ class ViLCoLearner:
         self.texts = [(t["sentence"], t["tokens"]) for t in state["texts"]]
         self.ready = bool(state["ready"])
         prompts.closed, prompts.stage_of = int(state["closed"]), [int(s) for s in state["stage_of"]]
-
-
-def _localise(logits: torch.Tensor, distance: torch.Tensor, data: Collated) -> tuple[torch.Tensor, torch.Tensor]:
-    """Focal and DIoU loss of each sample [B]: sums over its points divided by its number of positive points."""
-    positive = data.positive.to(logits.dtype)
-    count = positive.sum(1).clamp_min(1.0)
-    score = (focal(logits, positive) * data.mask).sum(1) / count
-    reach = (diou_1d(distance, data.distance) * positive).sum(1) / count
-    return score, reach
-
-
-def _contrast(logits: torch.Tensor, data: Collated) -> torch.Tensor:
-    """Where a moment is labelled, the other categories are wrong: focal loss of their logits there [B].
-
-    Outside its windows nothing is said of other categories: there they may well happen, unlabelled.
-    """
-    c = logits.shape[-1]
-    if c < 2:
-        return torch.zeros(len(logits), device=logits.device)
-    other = torch.ones_like(logits).scatter(
-        -1, data.category.clamp_min(0)[:, None, None].expand(-1, logits.shape[1], 1), 0
-    )
-    wrong = (focal(logits, torch.zeros_like(logits)) * other).sum(-1)
-    positive = data.positive.to(logits.dtype)
-    return (wrong * positive).sum(1) / positive.sum(1).clamp_min(1.0)
-
-
-def _declare(
-    name: str, logits: torch.Tensor, distance: torch.Tensor, mask: torch.Tensor, rows: torch.Tensor, size: int
-) -> list[Output]:
-    """Outputs over the whole batch of `size` samples; rows of other families are masked out."""
-
-    def full(x: torch.Tensor) -> torch.Tensor:
-        if len(rows) == size:
-            return x
-        return torch.zeros(size, *x.shape[1:], dtype=x.dtype, device=x.device).index_copy(0, rows, x)
-
-    return [
-        Output(name, full(logits), "bernoulli", full(mask), classes=name == "mq"),
-        # distances are taught by DIoU; as a likelihood, half a cell is the spread that matters
-        Output(f"{name}_distance", full(distance), "gaussian", full(mask), scale=0.5, gate=name),
-    ]
-
-
-def _inside(data: Collated, samples: Sequence[Sample], levels: int) -> torch.Tensor:
-    """[B, P] bool: points of the two finest levels inside each sample's windows."""
-    from vilco_app.network.grid import points
-
-    u, scale = (torch.as_tensor(a) for a in points(data.cells, levels))
-    out = torch.zeros(len(samples), len(u), dtype=torch.bool)
-    for i, s in enumerate(samples):
-        for start, end in s.targets["windows"].tolist():
-            out[i] |= (u >= start - 0.5 * scale) & (u <= end + 0.5 * scale) & (scale <= 2)
-    return out.to(data.mask.device)

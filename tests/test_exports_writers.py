@@ -153,3 +153,16 @@ def test_unknown_format_and_missing_recording(films: list[Path], tmp_path: Path)
     with pytest.raises(VilcoError) as error:
         export(gone, "edl", tmp_path / "x.edl")
     assert error.value.code == "file-missing"
+
+
+@pytest.mark.parametrize("to", ["csv", "srt"])
+def test_a_recording_named_as_the_output_by_mistake_is_not_written_over(
+    to: str, films: list[Path], tmp_path: Path
+) -> None:
+    film = tmp_path / "film.mp4"
+    film.write_bytes(films[0].read_bytes())
+    with pytest.raises(VilcoError) as caught:
+        export(answer_of(films), to, film)
+    assert caught.value.code == "exists" and film.read_bytes() == films[0].read_bytes()
+    earlier = export(answer_of(films), to, tmp_path / f"a.{to}")
+    assert export(answer_of(films, "cup?"), to, earlier) == earlier and "cup?" in earlier.read_text()

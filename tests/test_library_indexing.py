@@ -116,6 +116,18 @@ def test_what_is_no_video_is_refused_in_one_line_and_leaves_nothing(library: Lib
     assert all(r.reason and r.remedy for r in report.refused)
 
 
+def test_names_no_catalogue_can_hold_and_pipes_cost_only_themselves(library: Library, tmp_path: Path) -> None:
+    write_video(tmp_path / "good.mp4", 5, seed=1)
+    try:
+        write_video(Path(os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff.mp4")), 5, seed=2)
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    os.mkfifo(tmp_path / "pipe.mp4")
+    report = library.add(tmp_path, TinyProfile())
+    assert len(report.added) == 1
+    assert {Path(r.path).name: r.code for r in report.refused} == {"bad\\xff.mp4": "bad-name", "pipe.mp4": "not-a-file"}
+
+
 def test_a_damaged_file_is_kept_as_far_as_it_is_readable(library: Library, tmp_path: Path) -> None:
     path = write_video(tmp_path / "cut.mp4", 60, seed=1, readable_to=21)
     (video,) = library.add(path, TinyProfile()).added

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -92,3 +94,18 @@ def test_files_that_are_not_pictures_are_named(tmp_path: Path) -> None:
             read_picture(tmp_path / name)
     with pytest.raises(VilcoError):
         read_picture(tmp_path)
+
+
+def test_a_heic_picture_renamed_jpg_is_read(photo: np.ndarray, tmp_path: Path) -> None:
+    import pillow_heif
+
+    pillow_heif.from_bytes("RGB", (photo.shape[1], photo.shape[0]), photo.tobytes()).save(tmp_path / "a.heic")
+    (tmp_path / "a.heic").rename(tmp_path / "a.jpg")
+    code = "import sys; from pathlib import Path; from vilco_app.pictures import read_picture; "
+    code += "print(read_picture(Path(sys.argv[1])).shape)"  # a fresh process: nothing else has taught PIL about HEIC
+    out = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.jpg")], capture_output=True, text=True)
+    assert out.stdout.strip() == str(photo.shape), out.stderr
+
+
+def test_a_box_in_the_far_corner_keeps_two_pixels(photo: np.ndarray) -> None:
+    assert visual_query(photo, Box(0.999, 0.999, 1, 1), "x").image.shape == (2, 2, 3)

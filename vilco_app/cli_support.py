@@ -127,7 +127,7 @@ def read_answer(path: Path) -> Any:
         raise VilcoError("cannot-read", f"{path}: {getattr(error, 'strerror', None) or error}.", remedy) from None
     try:
         data = jsonlib.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise VilcoError("bad-answer", f"{path} is not JSON ({error}).", remedy) from None
     if not isinstance(data, dict):
         raise VilcoError("bad-answer", f"{path} does not hold an answer.", remedy)

@@ -22,11 +22,12 @@ def read_picture(path: Path) -> np.ndarray:
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     remedy = "Give a JPEG, PNG, WebP or HEIC picture of the thing you look for."
-    if path.suffix.lower() in (".heic", ".heif", ".hif", ".avif"):
-        import pillow_heif
-
-        pillow_heif.register_heif_opener()
     try:
+        with open(path, "rb") as file:
+            if file.read(12)[4:8] == b"ftyp":  # HEIC and AVIF, whatever the file is called: phones rename them to .jpg
+                import pillow_heif
+
+                pillow_heif.register_heif_opener()
         with Image.open(path) as opened:
             opened.draft("RGB", (LARGEST, LARGEST))  # lets JPEG decode at reduced size
             picture: Any = ImageOps.exif_transpose(opened)
@@ -63,7 +64,7 @@ def visual_query(image: np.ndarray, box: Box | None, name: str) -> VisualQuery:
 
     if box is not None:
         height, width = image.shape[:2]
-        left, top = min(int(box.x1 * width), width - 1), min(int(box.y1 * height), height - 1)
+        left, top = max(0, min(int(box.x1 * width), width - 2)), max(0, min(int(box.y1 * height), height - 2))
         right, bottom = max(left + 2, round(box.x2 * width)), max(top + 2, round(box.y2 * height))
         image = image[top:bottom, left:right]
     pixels = np.ascontiguousarray(image)

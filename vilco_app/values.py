@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,6 +17,8 @@ SCHEMA = 1
 
 Source = Literal["correction", "zero-shot", "vilco", "fused"]
 Kind = Literal["text", "moment", "visual"]
+SOURCES: tuple[Source, ...] = get_args(Source)
+KINDS: tuple[Kind, ...] = get_args(Kind)
 State = Literal["waiting", "preview", "indexing", "ready", "gaps", "missing"]
 
 
@@ -228,7 +230,7 @@ class Answer:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Answer:
-        """Read an answer written by `to_json`. Raises VilcoError naming the missing field."""
+        """Read an answer written by `to_json`. Raises VilcoError naming the field that is missing or of a wrong type."""
         try:
             if data.get("schema") != SCHEMA:
                 raise VilcoError(
@@ -237,23 +239,76 @@ class Answer:
                 )  # fmt: skip
 
             def moment(m: dict[str, Any]) -> Moment:
-                source, category = m.get("source", "zero-shot"), m.get("category")
-                return Moment(m["video"], m["path"], m["start"], m["end"], m["score"], source, category)
+                category = m.get("category")
+                if not 0 <= _number(m, "start") <= _number(m, "end"):
+                    raise ValueError(f"{m['start']:g} to {m['end']:g} s is not a window")
+                return Moment(
+                    _plain_name(m, "video"), _word(m, "path"), _number(m, "start"), _number(m, "end"),
+                    _number(m, "score"), _one_of(m.get("source", "zero-shot"), "source", SOURCES),
+                    None if category is None else _word(m, "category"),
+                )  # fmt: skip
 
             return Answer(
-                query=data["query"], kind=data["kind"], confidence=data["confidence"], threshold=data["threshold"],
-                searched=Searched(*(data["searched"][k] for k in ("videos", "seconds", "indexed_seconds"))),
+                query=_word(data, "query"), kind=_one_of(data["kind"], "kind", KINDS),
+                confidence=_number(data, "confidence"), threshold=_number(data, "threshold"),
+                searched=Searched(
+                    int(_number(data["searched"], "videos")),
+                    *(_number(data["searched"], k) for k in ("seconds", "indexed_seconds")),
+                ),
                 moments=tuple(moment(m) for m in data["moments"]),
-                tracks=tuple(Track(moment(t), tuple(TimedBox(*b) for b in t["boxes"])) for t in data["tracks"]),
-                curves=tuple(Curve(c["video"], tuple(c["times"]), tuple(c["values"])) for c in data.get("curves", ())),
-                snapshot=data["model"]["snapshot"], profile=data["model"]["profile"],
-                milliseconds=data["milliseconds"], with_curves="curves" in data, digest=data.get("digest"),
-                concepts=tuple(Concept(n, w) for n, w in data.get("concepts", ())),
+                tracks=tuple(
+                    Track(moment(t), tuple(TimedBox(*(_real(v, "boxes") for v in b)) for b in t["boxes"]))
+                    for t in data["tracks"]
+                ),
+                curves=tuple(
+                    Curve(
+                        _plain_name(c, "video"), tuple(_real(v, "times") for v in c["times"]),
+                        tuple(_real(v, "values") for v in c["values"]),
+                    )
+                    for c in data.get("curves", ())
+                ),
+                snapshot=_word(data["model"], "snapshot"), profile=_word(data["model"], "profile"),
+                milliseconds=_number(data, "milliseconds"), with_curves="curves" in data,
+                digest=None if data.get("digest") is None else _word(data, "digest"),
+                concepts=tuple(Concept(str(n), _real(w, "concepts")) for n, w in data.get("concepts", ())),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
             raise VilcoError(
-                "bad-answer", f"not an answer: {error!r}.", "Use a file written by: vilco ask ... --json > answer.json"
+                "bad-answer", f"not an answer: {reason}.", "Use a file written by: vilco ask ... --json > answer.json"
             ) from None
+
+
+def _real(value: Any, name: str) -> float:
+    """A finite number of an answer's JSON; ValueError names the field otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e15 < value < 1e15:
+        raise ValueError(f"{name} is {value!r}, not a number")
+    return value
+
+
+def _number(data: dict[str, Any], name: str) -> float:
+    return _real(data[name], name)
+
+
+def _word(data: dict[str, Any], name: str) -> str:
+    value = data[name]
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {value!r}, not a text")
+    return value
+
+
+def _plain_name(data: dict[str, Any], name: str) -> str:
+    """An id; files are named after it, so it may not lead out of a folder."""
+    value = _word(data, name)
+    if not value or set(value) & set("/\\\0"):
+        raise ValueError(f"{name} is {value!r}, not an id")
+    return value
+
+
+def _one_of(value: Any, name: str, choices: tuple[Any, ...]) -> Any:
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}, not one of {', '.join(choices)}")
+    return value
 
 
 @dataclass(frozen=True)

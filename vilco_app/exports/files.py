@@ -17,10 +17,19 @@ def unwritable(path: Path, error: OSError) -> VilcoError:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write `text` (UTF-8, its line ends kept) beside `path` first, then move it there. Raises VilcoError."""
+    """Write `text` (UTF-8, its line ends kept) beside `path` first, then move it there.
+
+    An earlier export may be replaced; anything that is not text (a recording, say, named by mistake) is not.
+    Raises VilcoError.
+    """
     try:
         if path.is_dir():
             raise IsADirectoryError(21, "is a folder, not a file name")
+        if path.exists() and not _is_text(path):
+            raise VilcoError(
+                "exists", f"{path} is there already and is no text file; nothing was written.",
+                "Choose another name with -o.",
+            )  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
     except OSError as error:
@@ -35,6 +44,15 @@ def write_text(path: Path, text: str) -> Path:
         temporary.unlink(missing_ok=True)
         raise unwritable(path, error) from None
     return path
+
+
+def _is_text(path: Path) -> bool:
+    """Whether a file may be an export of ours. OSError when it cannot be read."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        head = file.read(4096)
+    return b"\0" not in head
 
 
 def _umask() -> int:

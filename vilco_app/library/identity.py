@@ -46,7 +46,20 @@ def expand(paths: Iterable[str | Path]) -> tuple[list[Path], list[Refusal]]:
             files[path] = None
         else:
             refused.append(Refusal(str(path), "there is no such file or folder.", "Check the path.", "not-found"))
-    return list(files), refused
+    faults = {file: fault for file in files if (fault := _fault(file)) is not None}
+    return [file for file in files if file not in faults], refused + list(faults.values())
+
+
+def _fault(path: Path) -> Refusal | None:
+    """Why a file cannot even be opened to look at: its name has no place in a catalogue, or reading it never ends."""
+    try:
+        os.fspath(path).encode("utf-8")
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        return Refusal(shown, "its path is not valid UTF-8.", "Rename it and add it again.", "bad-name")
+    if path.exists() and not path.is_file():
+        return Refusal(str(path), "it is not a regular file.", "Give a video file or a folder.", "not-a-file")
+    return None
 
 
 def digest_file(path: Path, check: Callable[[], None] | None = None) -> str:

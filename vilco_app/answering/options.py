@@ -41,6 +41,7 @@ class Options:
     longest_appearance: float = 60.0  # seconds; one thing in view longer is shown as several appearances
     as_sure: float = 0.03  # cosine; appearances this close to the best are equally sure, so the last comes first
     picture_side: int = 448  # shorter side for dense matching: a stride of 16 gives 28 rows of cells
+    readers: int = 2  # threads that decode and match frames at once: a laptop has at least two cores
     # --- kept
     cached_questions: int = 256
     cached_segmentations: int = 512  # passages; one is a few hundred spans

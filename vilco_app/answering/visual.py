@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,19 +138,26 @@ class PictureFinder:
         by_video: dict[str, list[tuple[int, int]]] = {}
         for p, r in rows:
             by_video.setdefault(passages[p].stored.video.id, []).append((p, r))
-        maps: dict[tuple[int, int], np.ndarray] = {}
+        parts = []
         for keys in by_video.values():
             keys.sort(key=lambda k: passages[k[0]].times[k[1]])  # in file order, so that decoding runs forward
+            size = max(4, -(-len(keys) // self.options.readers))
+            parts += [keys[i : i + size] for i in range(0, len(keys), size)]
+
+        def read(keys: list[tuple[int, int]]) -> dict[tuple[int, int], np.ndarray]:
             video = passages[keys[0][0]].stored.video
             try:
                 recording = open_recording([Path(p) for p in (video.parts or (video.path,))])
                 times = [float(passages[p].times[r]) + 1e-4 for p, r in keys]
                 frames = frames_at(recording, times, self.options.picture_side).frames
             except (VilcoError, OSError):
-                continue
-            for start in range(0, len(keys), 8):
-                dense = self.profile.dense(frames[start : start + 8])
-                maps.update(zip(keys[start : start + 8], dense, strict=True))
+                return {}
+            return dict(zip(keys, self.profile.dense(frames), strict=True))
+
+        maps: dict[tuple[int, int], np.ndarray] = {}
+        with ThreadPoolExecutor(self.options.readers) as pool:  # decoding waits for nobody's encoding
+            for found in pool.map(read, parts):
+                maps.update(found)
         return maps
 
     def _appearances(

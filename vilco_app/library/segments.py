@@ -148,7 +148,7 @@ def _pad(vectors: np.ndarray, dim: int) -> np.ndarray:
 def _sample(vectors: Vectors, count: int, wanted: int) -> np.ndarray:
     """About `wanted` vectors spread evenly over all -> [n, D] float32."""
     step = max(1, count // wanted)
-    return np.ascontiguousarray(np.concatenate([slab[::step] for slab in vectors()]))
+    return np.concatenate([slab[::step].copy() for slab in vectors()])  # a view would keep its whole slab alive
 
 
 def principal(sample: np.ndarray, components: int) -> np.ndarray:

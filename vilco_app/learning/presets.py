@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vilco_app.values import VilcoError
 
-DEFAULT_STRATEGY = "vilco"
+DEFAULT_STRATEGY = "episodic"
 SMALL = 64  # examples up to which "auto" takes the quick preset
 
 

@@ -71,6 +71,71 @@ def test_indexing_again_does_not_bring_it_back(tmp_path: Path) -> None:
     assert len(library.stored(video)) == 80
 
 
+def test_removing_and_adding_again_does_not_bring_it_back(tmp_path: Path) -> None:
+    library = make(tmp_path / "home", SCANNED)
+    path = write_video(tmp_path / "a.mp4", 60, seed=1)
+    (video,) = library.add(path, TinyProfile()).added
+    library.forget(video, 20, 30)
+    library.forget(video, 25, 35)
+    library.remove(video)
+    assert library.add(path, TinyProfile(), rate=4).added == (video,)
+    times = library.stored(video).times
+    assert len(times) == 4 * 45 and not ((times >= 20) & (times < 35)).any()
+
+
+def test_a_preview_and_what_a_crash_left_are_not_on_the_disk(tmp_path: Path) -> None:
+    library = make(tmp_path / "home", SCANNED)
+    path = write_video(tmp_path / "a.mp4", 90, seed=1)  # long enough for a preview
+    (video,) = library.add(path, TinyProfile()).added
+
+    def on_disk() -> list[str]:
+        return sorted(f.name for f in library.features_folder.glob("*/*/take*"))
+
+    live = [f"take{take.id}" for take in library.catalogue.takes()]
+    assert on_disk() == live
+    (library.features_folder / video / "tiny@1" / "take999").mkdir()  # killed after the switch, before the deletion
+    library.forget(video, 20, 30)
+    assert on_disk() == [f"take{take.id}" for take in library.catalogue.takes()] != live
+    (library.features_folder / "0123456789ab" / "tiny@1" / "take7").mkdir(parents=True)
+    library.remove(video)
+    assert on_disk() == []
+
+
+def test_removed_words_do_not_linger_in_the_catalogue_file(tmp_path: Path) -> None:
+    library = make(tmp_path / "home", SCANNED)
+    (video,) = library.add(write_video(tmp_path / "a.mp4", 60, seed=1), TinyProfile()).added
+    library.correct("k", "where is the XYZZYSECRET", "text", video, [(21, 22)])
+    library.forget(video, 20, 30)
+    library.catalogue.db._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert b"XYZZYSECRET" not in (tmp_path / "home" / "indexes" / "catalogue.sqlite").read_bytes()
+
+
+def test_damaged_features_do_not_stop_forgetting(tmp_path: Path) -> None:
+    library = make(tmp_path / "home", SCANNED)
+    path = write_video(tmp_path / "a.mp4", 60, seed=1)
+    (video,) = library.add(path, TinyProfile()).added
+    for file in library.features_folder.rglob("samples.bin"):
+        file.write_bytes(file.read_bytes()[:100])
+    library.forget(video, 20, 30)
+    assert not list(library.features_folder.glob("*/*/take*"))
+    assert library.add(path, TinyProfile()).added == (video,)
+    assert len(library.stored(video)) == 100
+
+
+@pytest.mark.parametrize("name", ["samples.bin", "groups.bin"])
+def test_overwritten_tables_are_told_of_and_made_anew(name: str, tmp_path: Path) -> None:
+    library = make(tmp_path / "home", SCANNED)
+    path = write_video(tmp_path / "a.mp4", 60, seed=1)
+    (video,) = library.add(path, TinyProfile()).added
+    for file in library.features_folder.rglob(name):
+        file.write_bytes(b"\x7e" * file.stat().st_size)
+    fresh = make(tmp_path / "home", SCANNED)
+    with pytest.raises(VilcoError) as caught:
+        fresh.stored(video)
+    assert caught.value.code == "damaged-features"
+    assert fresh.add(path, TinyProfile()).added == (video,) and len(fresh.stored(video)) == 120
+
+
 def test_a_clip_that_reaches_into_the_span_goes_too(tmp_path: Path) -> None:
     library = make(tmp_path / "home")
     (video,) = library.add(write_video(tmp_path / "a.mp4", 60, seed=1), TinyProfile(window=2.0)).added

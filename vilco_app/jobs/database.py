@@ -76,6 +76,7 @@ class Database:
             else:
                 connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
                 connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA secure_delete = ON")  # what a person removes is overwritten, not unlinked
                 connection.execute(
                     "PRAGMA synchronous = NORMAL"
                 )  # data files are synced before their rows are committed

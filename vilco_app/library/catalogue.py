@@ -100,9 +100,12 @@ class Catalogue:
         connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", [astuple(f) for f in files])
 
     def delete_video(self, video: str) -> None:
-        """Drop a recording with its takes, corrections, history and forgotten spans; its files are known no more."""
+        """Drop a recording with its takes, corrections and history; its files are known no more.
+
+        Its forgotten spans are kept: adding the same content again must not bring back what a person had removed.
+        """
         with self.db.write() as connection:
-            for table in ("indexed", "takes", "forgotten", "corrections", "files"):
+            for table in ("indexed", "takes", "corrections", "files"):
                 connection.execute(f"DELETE FROM {table} WHERE video = ?", (video,))
             connection.execute("DELETE FROM videos WHERE id = ?", (video,))
             connection.execute("DELETE FROM history WHERE instr(answer, ?) > 0", (json.dumps(video),))

@@ -64,7 +64,10 @@ def intact(root: Path, take: Take) -> bool:
     """Whether what was committed is still on the disk."""
     folder = take_folder(root, take)
     try:
-        return take.rows == 0 or all((folder / n).stat().st_size >= size for n, size in file_sizes(take).items())
+        if take.rows and all((folder / n).stat().st_size >= size for n, size in file_sizes(take).items()):
+            TakeArrays(folder, take)
+            return True
+        return take.rows == 0
     except OSError:
         return False
 
@@ -178,7 +181,10 @@ class TakeWriter:
 
 
 class TakeArrays:
-    """The committed rows of a take, memory-mapped. Raises FileNotFoundError when the take has been removed meanwhile."""
+    """The committed rows of a take, memory-mapped.
+
+    Raises FileNotFoundError when the take has been removed meanwhile, or its tables do not fit what was committed.
+    """
 
     def __init__(self, folder: Path, take: Take) -> None:
         def load(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
@@ -197,6 +203,9 @@ class TakeArrays:
         self.globals = load("globals.bin", np.dtype("<f2"), (take.rows, take.global_dim))
         self.offsets = load("groups.bin", np.dtype("<i8"), (take.groups + 1,)) if take.rows else np.zeros(1, np.int64)
         self.regions = load("regions.bin", region_type(take.region_dim), (take.regions,))
+        ends = (*self.samples["group"][[0, -1]], *self.offsets[[0, -1]]) if take.rows else (0, 0, 0, 0)
+        if take.rows and ends != (0, take.groups - 1, 0, take.regions):  # overwritten, or never brought to the disk
+            raise FileNotFoundError(2, "does not hold what was committed", str(folder))
 
 
 def folder_bytes(folders: Sequence[Path]) -> int:

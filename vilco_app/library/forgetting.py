@@ -72,6 +72,7 @@ def forget(catalogue: Catalogue, root: Path, cache: Path, video: str, start: flo
     One transaction switches all readers; the caller holds the publish lock and rewrites the index segments afterwards.
     """
     stale: list[Take] = []
+    shutil.rmtree(cache, ignore_errors=True)  # before, lest a crash leave pictures that nobody looks for any more
     with catalogue.db.write() as connection:  # held while copying: no writer can append to what is being copied
         connection.execute("INSERT INTO forgotten VALUES (?, ?, ?)", (video, start, end))
         rows = connection.execute("SELECT start, stop FROM forgotten WHERE video = ?", (video,)).fetchall()
@@ -87,7 +88,11 @@ def forget(catalogue: Catalogue, root: Path, cache: Path, video: str, start: flo
             new = replace(old, id=int(cursor.lastrowid or 0))
             if old.rows:
                 window = float(catalogue.setting(window_setting(old.profile)) or 0.0)
-                new = rewrite(root, old, new, window, spans)
+                try:
+                    new = rewrite(root, old, new, window, spans)
+                except FileNotFoundError:  # damaged: nothing in it can be used, and nothing of it is kept
+                    connection.execute("DELETE FROM takes WHERE id = ?", (new.id,))
+                    continue
             connection.execute(
                 "UPDATE takes SET rows = ?, groups = ?, regions = ?, seconds = ?, until = ? WHERE id = ?",
                 (new.rows, new.groups, new.regions, new.seconds, new.until, new.id),
@@ -97,7 +102,7 @@ def forget(catalogue: Catalogue, root: Path, cache: Path, video: str, start: flo
         bump(connection)
     for take in stale:
         shutil.rmtree(take_folder(root, take), ignore_errors=True)
-    shutil.rmtree(cache, ignore_errors=True)
+    shutil.rmtree(cache, ignore_errors=True)  # and after: somebody may have looked meanwhile
 
 
 def _corrections(connection: sqlite3.Connection, video: str, start: float, end: float) -> None:

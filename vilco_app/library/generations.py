@@ -48,7 +48,7 @@ class Generations:
         with publishing(self.home):
             while self._step(profile):
                 pass
-            self._sweep()
+            self.sweep()
 
     def wants_tidying(self, profile: str) -> bool:
         """Whether `tidy` would build something; cheap."""
@@ -121,16 +121,18 @@ class Generations:
                 part.append(span)
         return new
 
-    def _sweep(self) -> None:
-        """Delete folders of takes and segments that the catalogue does not name: left by a crash, or replaced."""
+    def sweep(self, video: str = "*") -> None:
+        """Delete folders of takes (of one recording, or of all) and of segments that the catalogue does not name: left
+        by a crash, or replaced. They may hold what a person had removed. The caller holds the publish lock.
+
+        Folders are listed before the catalogue is read: one that is listed and not named will never be named.
+        """
+        segments = list(self.root.glob("*/*segment-*"))
         named = self.catalogue.segment_names()
-        for folder in self.root.glob("*/*segment-*"):
-            if folder.name not in named:
-                shutil.rmtree(folder, ignore_errors=True)
+        folders = list(self.features.glob(f"{video}/*/take*"))
         takes = {take_folder(self.features, take) for take in self.catalogue.takes()}
-        for folder in self.features.glob("*/*/take*"):
-            if folder not in takes:
-                shutil.rmtree(folder, ignore_errors=True)
+        for folder in [*(f for f in segments if f.name not in named), *(f for f in folders if f not in takes)]:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _joined(spans: Iterable[Span]) -> list[Span]:

@@ -195,6 +195,8 @@ class Library:
         self._view.snapshot().video(video)
         self._drop(video)
         self._tidy()
+        with publishing(self.home):
+            self._generations.sweep()
 
     def forget(self, video: str, start: float, end: float) -> None:
         """Remove [start, end] seconds of a recording for good: samples, vectors, corrections and questions that touch
@@ -210,6 +212,7 @@ class Library:
             )  # fmt: skip
         with publishing(self.home):
             forget(self.catalogue, self.features_folder, self.cache_folder(video), video, start, end)
+            self._generations.sweep()
         self._tidy()
 
     def _tidy(self) -> None:
@@ -261,6 +264,8 @@ class Library:
                 "not-found", f"{error.filename}: the file has gone.", "Put it back and add it again."
             ) from error
         self.publish(wanted)
+        with publishing(self.home):
+            self._generations.sweep(records[0].id)  # the preview has served
         return result
 
     def publish(self, profile: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.media import make
 from vilco_app import EpisodicMemory
 from vilco_app.ui.demo import demo_paths
 from vilco_app.values import Answer, VilcoError
@@ -83,6 +84,37 @@ def test_corrections_answer_first_and_forgetting_takes_them_away(make_home: Call
     assert all(m.end <= 6.5 and m.source != "correction" for m in after.moments)
     with pytest.raises(VilcoError, match="span"):
         memory.forget(street, 5, 4)
+
+
+def test_what_is_said_of_categories_is_kept_for_each(make_home: Callable[[], Path], street: Path) -> None:
+    """Ego4D's categories carry commas; a correction of one is not one of the others."""
+    memory = EpisodicMemory(make_home())
+    memory.add(street)
+    asked = ["cut, chop or slice a vegetable", "ride_a_bicycle"]
+    saved = Answer.from_json(memory.moments(asked, top=2).to_json())
+    assert saved.categories == tuple(asked)
+    memory.correct(saved, absent=True)
+    assert memory.moments(asked[0]).confidence == 0 and not memory.moments(asked[0]).moments
+    rank = next(i for i, m in enumerate(saved.moments, 1) if m.category == asked[1])
+    memory.correct(saved, rank=rank, start=2, end=4)
+    best = memory.moments("ride a bicycle").moments[0]
+    assert (best.start, best.end, best.source) == (2.0, 4.0, "correction")
+    assert not memory.moments(asked[0]).moments
+
+
+def test_not_in_here_holds_for_all_that_was_searched(
+    make_home: Callable[[], Path], street: Path, tmp_path: Path
+) -> None:
+    memory = EpisodicMemory(make_home())
+    memory.add([street, make(tmp_path / "other.mp4", 100)])
+    answer = memory.ask("a parked bicycle", top=1)
+    assert len(answer.searched.ids) == 2
+    memory.correct(answer, absent=True)
+    again = memory.ask("a parked bicycle")
+    assert not again.found and not again.moments
+    alone = memory.ask("a parked bicycle", video=street)
+    memory.correct(alone, start=5, end=6)  # there after all, and no moment to point at
+    assert memory.ask("a parked bicycle").moments[0].start == 5.0
 
 
 @pytest.mark.parametrize(

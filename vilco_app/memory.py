@@ -301,7 +301,7 @@ class EpisodicMemory:
         from vilco_app.corrections import corrected
 
         made = [
-            self.catalogue.correct(c.key, answer.query, answer.kind, c.video, c.windows)
+            self.catalogue.correct(c.key, c.query, answer.kind, c.video, c.windows)
             for c in corrected(answer, self.resolve, rank, start, end, absent)
         ]
         return made[0]
@@ -316,15 +316,18 @@ class EpisodicMemory:
 
     def learn(
         self, stage: Any = None, strategy: str | None = None, corrections: bool = False,
-        progress: Progress | None = None,
+        progress: Progress | None = None, preset: str = "auto",
     ) -> LearnReport:  # fmt: skip
-        """Learn a stage (path or object), or everything corrected so far, into a new active snapshot."""
+        """Learn a stage (path or object), or everything corrected so far, into a new active snapshot.
+
+        preset: "auto" (quick up to 64 examples), "quick", "full" or "paper" (its learning rate, epochs, batch).
+        """
         from vilco_app import learning
 
         if corrections:
             stage = learning.corrections_stage(self.catalogue.corrections())
         return learning.learn_in_job(
-            self.home, self.library, self.profile, stage, strategy, progress=progress,
+            self.home, self.library, self.profile, stage, strategy, preset, progress,
             profile_name=None if self._profile_name == "auto" else self._profile_name,
         )  # fmt: skip
 

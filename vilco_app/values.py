@@ -164,18 +164,20 @@ class Curve:
 
 @dataclass(frozen=True)
 class Searched:
-    """What an answer looked through: number of recordings, their length, and how much of it is indexed (seconds)."""
+    """What an answer looked through: number of recordings, their length, how much of it is indexed (seconds), their ids."""
 
     videos: int
     seconds: float
     indexed_seconds: float
+    ids: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        out: dict[str, Any] = {
             "videos": self.videos,
             "seconds": round(self.seconds, 3),
             "indexed_seconds": round(self.indexed_seconds, 3),
         }
+        return {**out, "ids": list(self.ids)} if self.ids else out
 
 
 @dataclass(frozen=True)
@@ -204,6 +206,7 @@ class Answer:
     concepts: tuple[Concept, ...] = ()
     with_curves: bool = False
     digest: str | None = None
+    categories: tuple[str, ...] = ()  # of a moment query, as asked
 
     @property
     def found(self) -> bool:
@@ -224,6 +227,8 @@ class Answer:
         out["concepts"] = [[c.name, round(c.weight, 3)] for c in self.concepts]
         if self.digest is not None:
             out["digest"] = self.digest  # lets `vilco correct` file a correction under the picture itself
+        if self.categories:
+            out["categories"] = list(self.categories)
         out["model"] = {"snapshot": self.snapshot, "profile": self.profile}
         out["milliseconds"] = round(self.milliseconds, 1)
         return out
@@ -253,7 +258,9 @@ class Answer:
                 confidence=_number(data, "confidence"), threshold=_number(data, "threshold"),
                 searched=Searched(
                     int(_number(data["searched"], "videos")),
-                    *(_number(data["searched"], k) for k in ("seconds", "indexed_seconds")),
+                    _number(data["searched"], "seconds"),
+                    _number(data["searched"], "indexed_seconds"),
+                    tuple(_plain_name({"ids": v}, "ids") for v in data["searched"].get("ids", ())),
                 ),
                 moments=tuple(moment(m) for m in data["moments"]),
                 tracks=tuple(
@@ -271,6 +278,7 @@ class Answer:
                 milliseconds=_number(data, "milliseconds"), with_curves="curves" in data,
                 digest=None if data.get("digest") is None else _word(data, "digest"),
                 concepts=tuple(Concept(str(n), _real(w, "concepts")) for n, w in data.get("concepts", ())),
+                categories=tuple(_word({"categories": c}, "categories") for c in data.get("categories", ())),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)

@@ -2,7 +2,7 @@
 
 from vilco_app.answering.answerer import Answerer
 from vilco_app.answering.grounding import Grounded, Grounder
-from vilco_app.answering.keys import answer_keys, keys_of, make_key, normalise, picture_digest
+from vilco_app.answering.keys import keys_of, make_key, normalise, picture_digest
 from vilco_app.answering.options import DEFAULTS, Options
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "Grounded",
     "Grounder",
     "Options",
-    "answer_keys",
     "keys_of",
     "make_key",
     "normalise",

@@ -92,6 +92,7 @@ class Answerer:
         joined = replace(
             answers[0],
             query=query.label(),
+            categories=query.categories,
             confidence=max(a.confidence for a in answers),
             moments=tuple(moments),
             curves=tuple(c for a in answers for c in a.curves),
@@ -140,7 +141,12 @@ class Answerer:
         )
 
     def _searched(self, videos: Sequence[Video]) -> Searched:
-        return Searched(len(videos), sum(v.duration for v in videos), sum(v.indexed_seconds for v in videos))
+        return Searched(
+            len(videos),
+            sum(v.duration for v in videos),
+            sum(v.indexed_seconds for v in videos),
+            tuple(v.id for v in videos),
+        )
 
     def _chosen(
         self,

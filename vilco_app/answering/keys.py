@@ -6,7 +6,7 @@ import hashlib
 import re
 import unicodedata
 
-from vilco_app.values import Answer, Kind, MomentQuery, Query, TextQuery, VisualQuery
+from vilco_app.values import Kind, MomentQuery, Query, TextQuery, VisualQuery
 
 
 def normalise(text: str) -> str:
@@ -29,13 +29,6 @@ def keys_of(query: Query) -> list[str]:
         return [make_key("moment", c) for c in query.categories]
     assert isinstance(query, VisualQuery)
     return [make_key("visual", query.name, query.digest)]
-
-
-def answer_keys(answer: Answer) -> list[str]:
-    """The keys an answer's corrections are filed under; a moment answer has one per category, in the order asked."""
-    if answer.kind == "moment":
-        return [make_key("moment", c) for c in answer.query.split(", ")]
-    return [make_key(answer.kind, answer.query, answer.digest)]
 
 
 def picture_digest(image: object) -> str:

@@ -52,6 +52,7 @@ def speed(
 @bench.command()
 def learn(
     only: Annotated[list[str] | None, typer.Option("--only", help="Only rows of this group. Repeatable.")] = None,
+    cases: Annotated[Path | None, typer.Option("--cases", help="For transfer: folder of NAME.mp4 + NAME.json.")] = None,
     output: OutFolder = None,
     json: Json = False,
 ) -> None:
@@ -63,7 +64,7 @@ def learn(
     except ImportError:
         raise _missing("learn") from None
     with support.progress() as progress:
-        rows = module.learn(only=only, progress=progress)
+        rows = module.learn(only=only, progress=progress, cases=cases)
     _finish(json, output, "learn", {"rows": rows}, lambda: bench_text(rows))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,22 +32,29 @@ def learn(
         str | None,
         typer.Option("--strategy", help="How not to forget; default: the best measured.", show_default=False),
     ] = None,
+    preset: Annotated[
+        str, typer.Option("--preset", help="auto (quick up to 64 examples), quick, full, or the paper's: paper.")
+    ] = "auto",
     home: Home = None,
     json: Json = False,
 ) -> None:
     """Learn stages one after the other, online, keeping what was learnt before."""
+    from vilco_app.cli_print import learnt_text, matrix_text
+
     if bool(stage) == corrections:
         raise typer.BadParameter("give stage files, or --corrections")
     memory = support.memory(home)
-    reports = []
-    with support.progress() as progress:
-        chosen: list[Path | None] = [*stage] if stage else [None]
-        for one in chosen:
-            reports.append(memory.learn(one, strategy=strategy, corrections=corrections, progress=progress))
-    last = reports[-1].to_json()
-    support.emit(
-        json, last, lambda: f"Learnt '{last['stage']}' as snapshot {last['snapshot']} in {last['seconds']:.0f} s."
-    )
+    last: dict[str, Any] = {}
+    chosen: list[Path | None] = [*stage] if stage else [None]
+    for one in chosen:
+        with support.progress() as progress:
+            report = memory.learn(one, strategy=strategy, corrections=corrections, progress=progress, preset=preset)
+        for warning in report.warnings:
+            support.warn(warning)
+        last = report.to_json()
+        if not json:  # each as it is done: a later stage may fail
+            print(learnt_text(last), flush=True)
+    support.emit(json, last, lambda: matrix_text(last["matrix"]))
 
 
 def models(home: Home = None, json: Json = False) -> None:
@@ -86,13 +93,14 @@ def evaluate(
         data = support.memory(home).evaluate(stage, export=export, output=output, progress=progress).to_json()
 
     def human() -> str:
-        from vilco_app.cli_print import table
+        from vilco_app.cli_print import matrix_text, table
 
         rows = [
             (s["name"], s["family"], str(s["n"]), "  ".join(f"{k} {v:.3f}" for k, v in s["metrics"].items()))
             for s in data["stages"]
         ]
-        return table([("stage", "family", "n", "scores"), *rows])
+        scores = table([("stage", "family", "n", "scores"), *rows])
+        return f"Snapshot {data['snapshot']}\n{scores}\n\n{matrix_text(data['matrix'])}".rstrip()
 
     support.emit(json, data, human)
 

@@ -83,12 +83,42 @@ def video_text(video: Video) -> str:
 
 def models_text(data: dict[str, Any]) -> str:
     """The snapshots, the active one marked."""
-    rows = [("", "id", "parent", "stages", "strategy", "created")]
+    rows = [("", "id", "parent", "strategy", "created", "stages")]
+    notes = []
     for snap in data["snapshots"]:
         mark = "*" if snap["id"] == data["active"] else ""
-        stages = ", ".join(str(s) for s in snap["stages"]) or "none"
-        rows.append((mark, snap["id"], snap["parent"] or "", stages, snap["strategy"] or "", snap["created"][:19]))
-    return table(rows)
+        stages = ", ".join(str(s) for s in snap["stages"]) or "none: zero-shot answers only"
+        made = str(snap["created"])[:19].replace("T", " ")
+        rows.append((mark, snap["id"], snap["parent"] or "", snap["strategy"] or "", made, stages))
+        if snap.get("marked"):
+            notes.append(f"{snap['id']}: {snap['marked']}")
+    return "\n".join([table(rows), "* answers come from this one; change it with: vilco use ID", *notes])
+
+
+FAMILIES = (("nlq", "questions"), ("mq", "moments"), ("vq", "pictures"))
+
+
+def learnt_text(data: dict[str, Any]) -> str:
+    """What learning one stage did, and how much the network counts in answers from now on, with the reason."""
+    spent = f"{data['seconds']:.0f} s, {data['train_seconds']:.0f} of them training"
+    lines = [f"Learnt '{data['stage']}' with {data['strategy']}: snapshot {data['snapshot']} ({spent})."]
+    for family, plural in FAMILIES:
+        reason = data["fusion"].get("reasons", {}).get(family)
+        if reason:
+            lines.append(f"  {plural}: network counts {data['fusion'][family]:.0%} ({reason})")
+    return "\n".join(lines)
+
+
+def matrix_text(data: dict[str, Any]) -> str:
+    """The score matrix: a row per stage learnt, a column per stage checked; stages by number, named in the rows."""
+    if not data["stages"]:
+        return ""
+    rows = [("", *(str(k + 1) for k in range(len(data["stages"]))))]
+    for k, values in enumerate(data["values"]):
+        name = f"after {k + 1}. {data['stages'][k]}"
+        rows.append((name, *("" if j > k else "-" if v is None else f"{v:.2f}" for j, v in enumerate(values))))
+    head = f"{data['metric']} on each stage's held-out examples (column) after learning (row); -: none held out"
+    return f"{head}\n{table(rows, right=tuple(range(1, len(rows[0]))))}"
 
 
 def bench_text(rows: list[dict[str, Any]]) -> str:

@@ -32,6 +32,7 @@ class Trained:
     batch_size: int = 10
     lr: float = 2e-3  # the network below is a tenth of the shipped one
     threshold: float = 0.5  # IoU of a hit
+    steps: int | None = None  # exactly so many steps a stage (joint: on everything); None: what the epochs give
 
 
 @dataclass
@@ -77,7 +78,10 @@ def run(
     memory = max(1, round(share * settings.train * settings.stages))
     strategy = make_strategy(name, **{**options_for(name, memory), **(options or {})})
     out = Run(name, seed, np.full((len(stages), len(stages)), np.nan))
-    plan = Plan(epochs=trained.epochs, batch_size=trained.batch_size, lr=trained.lr, seed=seed)
+    steps = trained.steps and trained.steps * (len(stages) if name == "joint" else 1)
+    plan = Plan(
+        epochs=trained.epochs, batch_size=trained.batch_size, lr=trained.lr, seed=seed, min_steps=steps or 0, max_steps=steps
+    )  # fmt: skip
     if name == "joint":
         everything = [s for stage in stages for s in stage.train]
         for k, stage in enumerate(stages):
@@ -158,18 +162,18 @@ class Table:
 
 
 def compare(
-    settings: SyntheticSettings | None = None, names: Sequence[str] = STRATEGIES, seeds: int = 3, share: float = SHARE,
-    workers: int = 2, progress: Any = None,
+    settings: SyntheticSettings | None = None, names: Sequence[str] = STRATEGIES, seeds: int | Sequence[int] = 3,
+    share: float = SHARE, workers: int = 2, progress: Any = None, trained: Trained | None = None,
 ) -> Table:  # fmt: skip
-    """Run every strategy on every seed, `workers` processes of one thread each."""
+    """Run every strategy on every seed (a count: 0, 1, ...), `workers` processes of one thread each."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
     settings = settings or SyntheticSettings()
-    todo = [(n, s) for s in range(seeds) for n in names]
+    todo = [(n, s) for s in (range(seeds) if isinstance(seeds, int) else seeds) for n in names]
     results: dict[str, list[Run]] = {n: [] for n in names}
     with ProcessPoolExecutor(workers, get_context("spawn"), _one_thread) as pool:
-        jobs = [pool.submit(run, n, settings, s, share) for n, s in todo]
+        jobs = [pool.submit(run, n, settings, s, share, trained) for n, s in todo]
         for k, ((name, seed), job) in enumerate(zip(todo, jobs, strict=True)):
             results[name].append(job.result())
             if progress is not None:

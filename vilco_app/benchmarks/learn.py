@@ -1,7 +1,7 @@
 """`vilco bench learn`: every number of learning, each beside its target, printed by one command.
 
 Groups (--only): forgetting (synthetic stages, three seeds), grounding, quick (20 corrected examples after five stages),
-stage (200 examples), flat (twenty stages), asking (questions while learning runs).
+stage (200 examples), flat (twenty stages), asking (questions while learning runs), sweep (noise and memory), transfer (20 examples, other videos).
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ def row(name: str, value: float | None, unit: str, target: float | None = None, 
     return {"name": name, "value": value, "unit": unit, "target": target, "limit": limit}
 
 
-def learn(only: Sequence[str] | None = None, progress: Any = None) -> list[Row]:
-    """Rows of the contract. only: groups to run (all but stage and flat by default, which take minutes).
+def learn(only: Sequence[str] | None = None, progress: Any = None, cases: Path | None = None) -> list[Row]:
+    """Rows of the contract. only: groups to run (by default those that take no more than some minutes together).
+
+    cases: labelled footage for transfer, a folder as `bench answers` takes it.
 
     Raises VilcoError for an unknown group.
     """
     groups: dict[str, Callable[[Any], list[Row]]] = {
         "forgetting": forgetting, "grounding": grounding, "quick": quick, "asking": asking, "stage": whole_stage,
-        "flat": flat,
+        "flat": flat, "sweep": sweep, "transfer": lambda progress: transfer(progress, cases),
     }  # fmt: skip
     for name in only or ():
         if name not in groups:
@@ -63,6 +65,20 @@ def forgetting(progress: Any = None, seeds: int = 3) -> list[Row]:
         rows.append(row(f"episodic - {other}: 90 % interval, low", 100 * low, "points"))
         rows.append(row(f"episodic - {other}: 90 % interval, high", 100 * high, "points"))
     return rows
+
+
+def sweep(progress: Any = None) -> list[Row]:
+    """Forgetting over noise and memory (about ten processor minutes)."""
+    from vilco_app.benchmarks.sweep import sweep as run
+
+    return run(progress)
+
+
+def transfer(progress: Any, cases: Path | None) -> list[Row]:
+    """20 taught examples, other questions over other videos."""
+    from vilco_app.benchmarks.transfer import transfer as run
+
+    return run(cases, progress)
 
 
 def _grounder() -> tuple[Any, Any, Any]:

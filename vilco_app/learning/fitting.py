@@ -72,7 +72,7 @@ def fit_stage(
         fitted.records.append(record.to_json())
         parts = [f"{k} {v:.3f}" for k, v in (("new", record.new), ("replay", record.replay)) if v is not None]
         parts += [f"{k} {v:.3f}" for k, v in record.extra.items()]
-        say(record.step + 1, record.steps, f"learning {name}: " + ", ".join(parts))
+        say(record.step + 1, record.steps, f"learning {name}: loss " + ", ".join(parts))
 
     def checkpoint(state: dict[str, Any]) -> None:
         work.write({"loop": state, "records": fitted.records})

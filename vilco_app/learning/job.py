@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vilco_app.jobs import Context, Job, Jobs, Stopped
+from vilco_app.learning.presets import preset_for
 from vilco_app.learning.resolving import resolve_stage
 from vilco_app.learning.snapshots import Snapshots
 from vilco_app.learning.types import LearnReport, Progress
@@ -49,6 +50,7 @@ def enqueue(
             "no-strategy", f"there is no strategy {strategy!r}.", f"Choose one of {', '.join(STRATEGIES)}."
         )
     resolved = resolve_stage(source, library, profile, progress)
+    preset_for(preset, resolved.stage.family, len(resolved.stage.examples))  # an unknown one is refused here
     stage = _absolute(resolved.stage, {ref: v.id for ref, v in resolved.videos.items()})
     parent = Snapshots(home).active()
     body = {"stage": stage.to_json(), "strategy": strategy, "preset": preset, "parent": parent, "profile": profile.id}

@@ -105,7 +105,7 @@ def test_a_question_by_id_prefix_finds_the_bicycle(library: Path) -> None:
     best = answer["moments"][0]
     assert best["video"] == video["id"] and best["start"] >= 3.5  # before, there are only cars
     assert answer["curves"][0]["times"] == sorted(answer["curves"][0]["times"])
-    assert answer["searched"] == {"videos": 1, "seconds": 10.0, "indexed_seconds": 10.0}
+    assert answer["searched"] == {"videos": 1, "seconds": 10.0, "indexed_seconds": 10.0, "ids": [video["id"]]}
     assert answer["found"] == (answer["confidence"] >= answer["threshold"])
 
 

@@ -166,3 +166,11 @@ def test_a_recording_named_as_the_output_by_mistake_is_not_written_over(
     assert caught.value.code == "exists" and film.read_bytes() == films[0].read_bytes()
     earlier = export(answer_of(films), to, tmp_path / f"a.{to}")
     assert export(answer_of(films, "cup?"), to, earlier) == earlier and "cup?" in earlier.read_text()
+
+
+def test_a_clip_that_cannot_be_cut_leaves_no_half_folder(films: list[Path], tmp_path: Path) -> None:
+    beyond = Moment("aaaaaaaaaaaa", str(films[0]), 900.0, 901.0, 0.1)
+    answer = answer_of(films)
+    with pytest.raises(VilcoError, match="900"):
+        export(replace(answer, moments=(*answer.moments, beyond)), "clips", tmp_path / "clips")
+    assert not (tmp_path / "clips").exists()

@@ -110,6 +110,16 @@ def test_removed_words_do_not_linger_in_the_catalogue_file(tmp_path: Path) -> No
     assert b"XYZZYSECRET" not in (tmp_path / "home" / "indexes" / "catalogue.sqlite").read_bytes()
 
 
+def test_an_old_answer_cannot_be_corrected_into_the_span(tmp_path: Path) -> None:
+    library = make(tmp_path / "home", SCANNED)
+    (video,) = library.add(write_video(tmp_path / "a.mp4", 60, seed=1), TinyProfile()).added
+    library.forget(video, 20, 30)
+    with pytest.raises(VilcoError) as caught:
+        library.correct("k", "inside", "text", video, [(5, 6), (29, 31)])
+    assert caught.value.code == "forgotten-span" and library.corrections() == []
+    assert library.correct("k", "beside", "text", video, [(10, 20), (30, 31)]).windows == ((10, 20), (30, 31))
+
+
 def test_damaged_features_do_not_stop_forgetting(tmp_path: Path) -> None:
     library = make(tmp_path / "home", SCANNED)
     path = write_video(tmp_path / "a.mp4", 60, seed=1)

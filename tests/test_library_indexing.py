@@ -290,3 +290,16 @@ def test_queues_between_decoding_and_writing_are_bounded(library: Library, tmp_p
     thread.join()
     assert 3 <= waiting <= 5  # one in the encoder, two queued, one in the reader's hand
     check_rows(library, library.videos()[0].id, 1000, seed=1)
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_kept_under_its_old_id(library: Library, tmp_path: Path) -> None:
+    """A copy still in progress, or a file replaced: what was read is not what the id stands for."""
+    path = write_video(tmp_path / "a.mp4", 300, seed=1)
+
+    def meddle(at: float, _: float, text: str) -> None:
+        if "indexing" in text and at >= 100 and path.stat().st_size < 10_000:
+            path.write_text(path.read_text() + " " * 10_000)
+
+    report = library.add(path, TinyProfile(), progress=meddle)
+    assert not report.added and [r.code for r in report.refused] == ["changed"] and not library.videos()
+    assert len(library.add(path, TinyProfile()).added) == 1

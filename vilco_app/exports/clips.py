@@ -12,7 +12,10 @@ from vilco_app.words import clock
 
 
 def write_clips(answer: Answer, out: Path, footage: Footage) -> list[Path]:
-    """A folder with one mp4 per moment, named by rank, file and time. A file that is there already is never replaced."""
+    """A folder with one mp4 per moment, named by rank, file and time: all of them, or none when one cannot be cut.
+
+    A file that is there already is never replaced.
+    """
     names = [out / _name(rank, m) for rank, m in enumerate(answer.moments, start=1)]
     for name in names:
         if name.exists():
@@ -20,6 +23,7 @@ def write_clips(answer: Answer, out: Path, footage: Footage) -> list[Path]:
                 "exists", f"{name} is there already; nothing was written.", "Choose another folder with -o."
             )
     recordings = [footage.recording(m) for m in answer.moments]
+    made = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
         probe = out / ".vilco-write-test"
@@ -29,8 +33,15 @@ def write_clips(answer: Answer, out: Path, footage: Footage) -> list[Path]:
         raise unwritable(out, error) from None
     from vilco_app.video import cut_clip
 
-    for name, moment, recording in zip(names, answer.moments, recordings, strict=True):
-        cut_clip(recording, moment.start, moment.end, name)
+    try:
+        for name, moment, recording in zip(names, answer.moments, recordings, strict=True):
+            cut_clip(recording, moment.start, moment.end, name)
+    except BaseException:
+        for name in names:
+            name.unlink(missing_ok=True)
+        if made and not any(out.iterdir()):
+            out.rmdir()
+        raise
     return [out, *names]
 
 

@@ -92,6 +92,13 @@ class Catalogue:
         rows = self.db.read("SELECT * FROM files")
         return {r["path"]: FileRecord(r["path"], r["size"], r["mtime_ns"], r["digest"], r["video"]) for r in rows}
 
+    def files_of(self, video: str) -> list[FileRecord]:
+        """The files a recording is made of now, as they were when its id was made (copies elsewhere do not count)."""
+        parts = {path for record in self.videos([video]) for path in record.parts}
+        rows = self.db.read("SELECT * FROM files WHERE video = ?", (video,))
+        files = [FileRecord(r["path"], r["size"], r["mtime_ns"], r["digest"], r["video"]) for r in rows]
+        return [file for file in files if file.path in parts]
+
     def put_files(self, files: Iterable[FileRecord]) -> None:
         with self.db.write() as connection:
             self._put_files(connection, files)

@@ -17,7 +17,7 @@ from vilco_app.jobs.table import catalogue_path
 from vilco_app.library.adding import Adder
 from vilco_app.library.catalogue import Catalogue
 from vilco_app.library.footage import Footage, RealFootage
-from vilco_app.library.forgetting import forget, window_setting
+from vilco_app.library.forgetting import forget, touches, window_setting
 from vilco_app.library.generations import GenerationDefaults, Generations, profile_folder
 from vilco_app.library.indexing import Indexer, IndexingDefaults
 from vilco_app.library.locks import publishing
@@ -183,6 +183,12 @@ class Library:
                     "bad-window", f"window {start:g} to {end:g} s does not lie in {facts.path} ({facts.duration:.1f} s).",
                     "Give a start before the end, both inside the video.",
                 )  # fmt: skip
+        for gone in self.catalogue.forgotten(video).get(video, ()):
+            if any(touches(list(windows), *gone)):
+                raise VilcoError(
+                    "forgotten-span", f"{gone[0]:g} to {gone[1]:g} s of {facts.path} was forgotten.",
+                    "Give a window outside of it.",
+                )  # fmt: skip
         return self.catalogue.correct(key, query, kind, video, [(float(a), float(b)) for a, b in windows])
 
     def remove_correction(self, correction: str) -> None:
@@ -258,7 +264,9 @@ class Library:
                 self.defaults.indexing,
                 lambda: self.publish(wanted),
             )
+            self._unchanged(records[0].id)
             result = indexer.run(records[0], job.payload["rate"], context)
+            self._unchanged(records[0].id)
         except FileNotFoundError as error:
             raise VideoRefused(
                 "not-found", f"{error.filename}: the file has gone.", "Put it back and add it again."
@@ -267,6 +275,17 @@ class Library:
         with publishing(self.home):
             self._generations.sweep(records[0].id)  # the preview has served
         return result
+
+    def _unchanged(self, video: str) -> None:
+        """Raises VideoRefused, and drops the recording, when a file is not the one its id was made from any more: still
+        being copied, or replaced while it was read."""
+        for known in self.catalogue.files_of(video):
+            stat = Path(known.path).stat()
+            if (known.size, known.mtime_ns) != (stat.st_size, stat.st_mtime_ns):
+                self._drop(video)
+                raise VideoRefused(
+                    "changed", f"{known.path}: changed while it was being indexed.", "Add it again when it is complete."
+                )
 
     def publish(self, profile: str) -> None:
         """Have what is committed but not indexed yet indexed, when it is enough to be worth it."""

@@ -7,6 +7,7 @@ start, an edit list or sound that begins earlier would make of "seconds from the
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -193,7 +194,7 @@ def _run(arguments: list[str], out: Path, seconds: float, progress: Progress | N
             name, _, value = line.strip().partition("=")
             if name == "out_time_us" and value.lstrip("-").isdigit() and progress:
                 progress(min(seconds, max(0.0, int(value) / 1e6)), seconds, out.name)
-            elif " " in line.strip():
+            elif " " in line.strip() and not re.match(r"\w+= *\S+$", line.strip()):  # "speed=   0x" is no reason
                 said = [*said[-4:], line.strip()]
         if process.wait() or not temporary.exists():
             reason = said[-1] if said else f"ffmpeg stopped with {process.returncode}"

@@ -220,7 +220,7 @@ def test_an_interrupted_add_can_be_taken_up_again(make_home: Callable[[], Path],
     subprocess.run(["ffmpeg", "-v", "error", "-f", "lavfi", "-i", source, *encode, str(film)], check=True)
     home = make_home()
     environment = dict(os.environ, VILCO_HOME=str(home))
-    command = [sys.executable, "-m", "vilco_app.cli", "add", str(film)]
+    command = [sys.executable, "-m", "vilco_app.cli", "add", str(film), "--rate", "8"]  # long enough to be caught
     child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     table, until = Jobs(home), time.monotonic() + 120
     while not any(job.state == "running" for job in table.list()) and time.monotonic() < until:

@@ -54,7 +54,7 @@ def test_a_recording_is_served_in_place_by_ranges(client: Any, memory: EpisodicM
 
 @pytest.mark.parametrize(
     "path",
-    ["/media/000000000000/0", "/media/{id}/1", "/media/{id}/-1", "/media/{id}/proxy", "/media/..%2f..%2fetc/0",
+    ["/media/000000000000/0", "/media/{id}/1", "/media/{id}/-1", "/media/{id}/²", "/media/{id}/proxy", "/media/..%2f..%2fetc/0",
      "/media/%2fetc%2fpasswd/0", "/thumb/000000000000/0", "/gradio_api/file=/etc/passwd", "/gradio_api/file={path}"],
 )  # fmt: skip
 def test_nothing_else_is_served(client: Any, memory: EpisodicMemory, path: str) -> None:
@@ -80,6 +80,16 @@ def test_a_thumbnail_is_a_picture_of_the_right_time(client: Any, memory: Episodi
         distances[time] = np.abs(np.asarray(frame, float) - picture).mean()
     assert distances[8.5] < 8 < distances[2.5]
     assert client.get(f"/thumb/{video}/99999999").status_code == 200  # past the end: the last frame
+
+
+def test_a_forgotten_moment_has_no_thumbnail(memory: EpisodicMemory) -> None:
+    from vilco_app.ui.media import Media
+
+    video, media = memory.videos()[0].id, Media(memory)
+    spans = {video: ((2.0, 4.0),)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory.catalogue.catalogue, "forgotten", lambda video=None: spans)
+        assert media.thumbnail(video, 3000) is None and media.thumbnail(video, 4100)
 
 
 def test_the_page_names_no_other_host(client: Any) -> None:

@@ -24,6 +24,7 @@ class Media:
         self._lock = threading.Lock()
         self._making: dict[str, str] = {}  # video id -> "making" or why it failed
         self._plays: dict[str, bool] = {}
+        self._one_proxy = threading.Lock()  # an encoder each takes all cores: one at a time, however many are pressed
 
     def video(self, video: str) -> Video | None:
         """The recording with exactly this id, or None."""
@@ -63,13 +64,13 @@ class Media:
             path = self.proxy(video)
         else:
             files = found.parts or (found.path,)
-            if not part.isdigit() or int(part) >= len(files):
+            if not re.fullmatch("[0-9]{1,4}", part) or int(part) >= len(files):
                 return None
             path = Path(files[int(part)])
         return path if path.is_file() else None
 
     def thumbnail(self, video: str, milliseconds: int) -> bytes | None:
-        """JPEG of the frame displayed then, or None where there is none."""
+        """JPEG of the frame displayed then, or None where there is none or it was forgotten."""
         found = self.video(video)
         if found is None:
             return None
@@ -77,6 +78,8 @@ class Media:
 
         try:
             time = min(max(0.0, milliseconds / 1000), max(0.0, found.duration - 0.05))
+            if any(a <= time < b for a, b in self._memory.catalogue.catalogue.forgotten(found.id).get(found.id, ())):
+                return None
             return thumbnail(self._memory.catalogue.recording(found.id), time, THUMBNAIL_WIDTH)
         except VilcoError:
             return None
@@ -111,8 +114,9 @@ class Media:
         from vilco_app.video import make_proxy
 
         try:
-            self.proxy(video.id).parent.mkdir(parents=True, exist_ok=True)
-            make_proxy(self._memory.catalogue.recording(video.id), self.proxy(video.id))
+            with self._one_proxy:
+                self.proxy(video.id).parent.mkdir(parents=True, exist_ok=True)
+                make_proxy(self._memory.catalogue.recording(video.id), self.proxy(video.id))
             outcome = None
         except VilcoError as error:
             outcome = f"{error.message} {error.remedy}"

@@ -12,16 +12,19 @@ import torch
 
 from tests.learning_fakes import DIM, TEXT, TinyLibrary, TinyProfile
 from vilco_app import learning
+from vilco_app.answering.answerer import Answerer
+from vilco_app.answering.calibrate import Doubt
 from vilco_app.answering.grounding import Grounded, fuse
 from vilco_app.answering.windows import Windows
 from vilco_app.learning import presets, restoring, run
+from vilco_app.learning.doubting import fit_doubt
 from vilco_app.learning.packing import load_state, save_state
-from vilco_app.learning.scoring import Probe, choose_weight, recalls
+from vilco_app.learning.scoring import Probe, Prober, choose_weight, recalls
 from vilco_app.learning.snapshots import Snapshots
 from vilco_app.learning.types import Stopped
 from vilco_app.network.config import NetworkConfig
 from vilco_app.stages import Example
-from vilco_app.values import Correction, VilcoError
+from vilco_app.values import Correction, TextQuery, VilcoError
 
 WORDS = ("kettle", "phone", "book", "cat", "ball", "lamp")
 
@@ -252,3 +255,51 @@ def test_listing_and_answering_zero_shot_import_no_torch(tmp_path: Path) -> None
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_was_learnt_of_absence_lowers_confidence_only_when_it_made_confidences_truer() -> None:
+    present = np.array([True, False] * 15)
+    before = np.full(30, 0.6)
+    doubt, why = fit_doubt(present, before, np.where(present, 0.7, 0.1))
+    assert doubt is not None and "truer" in why
+    assert doubt.lowered(0.6, 0.1) < 0.4 and doubt.lowered(0.6, 0.9) == pytest.approx(0.6)  # it never raises
+    rng = np.random.default_rng(0)
+    doubt, why = fit_doubt(present, before, rng.random(30))
+    assert doubt is None and "no truer" in why
+    backwards, _ = fit_doubt(present, before, np.where(present, 0.1, 0.7))
+    assert backwards is None
+
+
+def test_an_answer_is_less_sure_where_the_network_sees_nothing(library: TinyLibrary) -> None:
+    class Network:
+        source = "vilco"
+
+        def propose(self, query: Any, kind: Any, passages: Any, scale: Any = None) -> Grounded:
+            return grounded([0.0], [0.01], "vilco")
+
+    video = [library.resolve("v1.mp4")]
+    query = TextQuery(f"where is the {WORDS[0]}")
+    plain = Answerer(library, TinyProfile(), network=Network()).text(query, video)  # type: ignore[arg-type]
+    doubted = Answerer(library, TinyProfile(), network=Network(), doubts={"text": Doubt(1.0, 0.0)}).text(query, video)  # type: ignore[arg-type]
+    assert doubted.confidence < plain.confidence - 0.05
+    assert [(m.start, m.end) for m in doubted.moments] == [(m.start, m.end) for m in plain.moments]
+    assert doubted.moments[0].score <= doubted.confidence + 1e-9
+
+
+def test_examples_are_asked_as_people_ask(library: TinyLibrary) -> None:
+    """The asking words are stripped for the zero-shot side here as in answers: what is compared is what would be said."""
+    said: list[str] = []
+
+    class Listening(TinyProfile):
+        def text(self, text: str) -> Any:
+            said.append(text)
+            return super().text(text)
+
+    profile = Listening()
+    Prober(library, profile).probe(
+        Example("e", "v1.mp4", ((8.0, 9.0),), query=f"where is the {WORDS[0]}"), "nlq", "v1.mp4", None
+    )
+    asked = list(said)
+    said.clear()
+    Answerer(library, profile).text(TextQuery(f"where is the {WORDS[0]}"), [library.resolve("v1.mp4")])
+    assert asked == said[: len(asked)] and len(asked) == 2

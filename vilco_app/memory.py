@@ -120,8 +120,9 @@ class EpisodicMemory:
 
         serving = learning.serving(self.home, self.profile)
         return Answerer(
-            self.library, self.profile, network=serving.network, weights=serving.weights, snapshot=serving.snapshot
-        )
+            self.library, self.profile, network=serving.network, weights=serving.weights, snapshot=serving.snapshot,
+            doubts=serving.doubts,
+        )  # fmt: skip
 
     @property
     def jobs(self) -> Jobs:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vilco_app.answering.calibrate import confidence
+from vilco_app.answering.calibrate import Doubt, confidence
 from vilco_app.answering.correcting import apply_corrections, correct_tracks
 from vilco_app.answering.curve import Passage, Scale, library_scale, passages_of
 from vilco_app.answering.grounding import Grounded, Grounder, ZeroShotGrounder, fuse
@@ -41,6 +41,7 @@ class Answerer:
     """Answers questions over a library with one profile. Thread-safe.
 
     network: a second grounder (the ViLCo network) and its weight in [0, 1] per query kind; None: zero-shot only.
+    doubts: how that network lowers the confidence, for the kinds it was taught to say "not in here" of.
     """
 
     def __init__(
@@ -51,12 +52,13 @@ class Answerer:
         network: Grounder | None = None,
         weights: dict[Kind, float] | None = None,
         snapshot: str = "base",
+        doubts: dict[Kind, Doubt] | None = None,
     ) -> None:
         self.library, self.profile, self.options, self.snapshot = library, profile, options, snapshot
-        self.network, self.weights = network, dict(weights or {})
+        self.network, self.weights, self.doubts = network, dict(weights or {}), dict(doubts or {})
         self.zero_shot = ZeroShotGrounder(profile.blocks, options)
         self.finder = PictureFinder(library, profile, options, self.zero_shot)
-        self._questions = Questions(profile, options)
+        self.questions = Questions(profile, options)
         self._levels = Levels(profile.text, options.cached_questions)
 
     def text(
@@ -182,7 +184,7 @@ class Answerer:
         before: float | None,
         curve: bool,
     ) -> Answer:
-        vectors = self._questions(words.replace("_", " "))
+        vectors = self.questions(words.replace("_", " "))
         passages = self._chosen(videos, before, vectors.scene, vectors.thing)
         moments: list[Moment] = []
         certainty = 0.0
@@ -212,8 +214,8 @@ class Answerer:
     ) -> tuple[Grounded, Callable[[float], float], float]:
         """-> (what is proposed, window score -> probability, probability that it is there at all).
 
-        The last is judged on the zero-shot scale, which is the one that was calibrated; a profile that is not aligned
-        has only the network's own best score.
+        The last is judged on the zero-shot scale, which is the one that was calibrated, and lowered by what the network
+        learnt of absence; a profile that is not aligned has only the network's own best score.
         """
         weight = self.weights.get(kind, 0.0) if self.network is not None else 0.0
         if vectors.scene is None:
@@ -227,11 +229,17 @@ class Answerer:
             return only, _clipped, _clipped(float(only.windows.scores.max(initial=0.0)))
         scale = None if exact else self._scale(vectors)
         grounded = self.zero_shot.propose(vectors, kind, passages, scale)
-        sure = self._sure(kind, vectors, videos)
+        sure = self.sure(kind, vectors, videos)
         certainty = sure(float(grounded.windows.scores.max())) if len(grounded.windows.scores) else 0.0
-        if self.network is None or weight <= 0:
+        doubt = self.doubts.get(kind)
+        if self.network is None or (weight <= 0 and doubt is None):
             return grounded, sure, certainty
-        return fuse(grounded, self.network.propose(vectors, kind, passages, scale), weight), _clipped, certainty
+        learnt = self.network.propose(vectors, kind, passages, scale)
+        if doubt is not None:
+            best = float(learnt.windows.scores.max(initial=0.0))
+            certainty = doubt.lowered(certainty, best)
+            return fuse(grounded, learnt, weight), _doubted(sure, doubt, best) if weight <= 0 else _clipped, certainty
+        return fuse(grounded, learnt, weight), _clipped, certainty
 
     def _exact(self, videos: Sequence[Video], before: float | None) -> bool:
         """Whether all footage is looked at: not much of it, or up to a time in one recording (the indexes know no time)."""
@@ -243,7 +251,7 @@ class Answerer:
         frames, regions = self.library.statistics("globals"), self.library.statistics("regions")
         return library_scale(vectors, self.profile.blocks, frames, regions)
 
-    def _sure(self, kind: Kind, vectors: TextVectors, videos: Sequence[Video]) -> Callable[[float], float]:
+    def sure(self, kind: Kind, vectors: TextVectors, videos: Sequence[Video]) -> Callable[[float], float]:
         """A best score -> the probability that it is there, for this question on this footage."""
         level = self._level(kind, videos)
         weight = max((c.weight for c in vectors.concepts), default=None)
@@ -292,6 +300,10 @@ class Answerer:
             times += p.times.tolist()
             values += c.tolist()
         return tuple(Curve(v, tuple(t), tuple(c)) for v, (t, c) in by_video.items())
+
+
+def _doubted(sure: Callable[[float], float], doubt: Doubt, best: float) -> Callable[[float], float]:
+    return lambda score: doubt.lowered(sure(score), best)
 
 
 def _clipped(score: float) -> float:

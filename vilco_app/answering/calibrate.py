@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 
 def sigmoid(x: float) -> float:
@@ -31,3 +32,24 @@ def picture_confidence(cosine: float) -> float:
     """cosine: of the best dense match. Even odds at 0.47, between the best wrong places (0.24 to 0.54 on the labelled
     clips, mean 0.44) and the right ones (0.47 to 0.74, mean 0.61)."""
     return sigmoid(20.0 * (cosine - 0.47))
+
+
+def logit(p: float) -> float:
+    p = min(max(p, 1e-6), 1.0 - 1e-6)
+    return math.log(p / (1.0 - p))
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """How a network that was taught "not in here" lowers a confidence; it never raises one.
+
+    Below `level` (logit of the network's best window on what was searched) each unit takes `slope` off the confidence's
+    logit. On more footage than it was fitted on the network's best window only gets better, so that doubt gets weaker.
+    """
+
+    slope: float
+    level: float
+
+    def lowered(self, confidence: float, best: float) -> float:
+        """confidence: in [0, 1], before. best: the network's best window score in (0, 1); 0 when it proposes none."""
+        return sigmoid(logit(confidence) + self.slope * min(0.0, logit(best) - self.level))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vilco_app.learning.doubting import choose_doubt
 from vilco_app.learning.fitting import Fitted, Work, fit_stage, loss_summary
 from vilco_app.learning.folds import fold_probes
 from vilco_app.learning.grounder import NetworkGrounder
@@ -152,20 +153,33 @@ def fuse_weights(
     plan: Any, family: str,
 ) -> Fusion:  # fmt: skip
     """A weight per family, from held-out examples of all stages and, where those are few, folds of the new stage."""
-    weights, reasons = dict(start.fusion.__dict__), dict(start.fusion.reasons)
+    weights, reasons, doubts = dict(start.fusion.__dict__), dict(start.fusion.reasons), dict(start.fusion.doubts)
     pool = [p for probes in checked for p in probes if p.family == family]
     if family == "vq":
         reasons["vq"] = "the trained head is measured in the score matrix; answers to pictures stay zero-shot"
     else:
-        if len(pool) < 20:
+        untaught = (
+            any(not e.windows for e in resolved.stage.part("train")) and sum(not p.example.windows for p in pool) < 5
+        )
+        if sum(bool(p.example.windows) for p in pool) < 20 or untaught:
             pool += fold_probes(start, resolved, samples, library, profile, plan)
         weights[family], reasons[family] = choose_weight(pool)
+        doubts.pop(family, None)  # it was fitted to another network
+        fitted, why = choose_doubt(pool, library, profile)
+        if why:
+            reasons[f"{family} absent"] = why
+        if fitted is not None:
+            doubts[family] = (fitted.slope, fitted.level)
     for other in FAMILIES:
         if other != family:
             known = [p for probes in checked for p in probes if p.family == other]
             if known:
                 weights[other], reasons[other] = choose_weight(known)
-    return Fusion(weights["nlq"], weights["mq"], weights["vq"], reasons)
+            doubts.pop(other, None)
+            fitted, why = choose_doubt(known, library, profile)
+            if fitted is not None:
+                doubts[other], reasons[f"{other} absent"] = (fitted.slope, fitted.level), why
+    return Fusion(weights["nlq"], weights["mq"], weights["vq"], reasons, doubts)
 
 
 def _matrix(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vilco_app.answering.options import DEFAULTS
+from vilco_app.answering.questions import Questions
 from vilco_app.network.grid import Grid, grid_of, shown
 
 if TYPE_CHECKING:
@@ -90,7 +92,9 @@ class Sampler:
         self.library, self.profile, self.config = library, profile, config
         self._clips: dict[str, Clip] = {}
         self._stretches: dict[tuple[str, int, int], tuple[torch.Tensor, torch.Tensor]] = {}
-        self._texts: dict[str, TextVectors] = {}
+        self._questions = Questions(
+            profile, DEFAULTS
+        )  # as answers encode them: the curves are those met at answer time
 
     def clip(self, video: str) -> Clip:
         if video not in self._clips:
@@ -98,9 +102,7 @@ class Sampler:
         return self._clips[video]
 
     def text(self, words: str) -> TextVectors:
-        if words not in self._texts:
-            self._texts[words] = self.profile.text(words.replace("_", " "))
-        return self._texts[words]
+        return self._questions(words.replace("_", " "))
 
     def sample(
         self, example: Example, family: str, video: str, task: int, also: Sequence[tuple[float, float]]

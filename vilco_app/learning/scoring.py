@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from vilco_app.answering.curve import passages_of
 from vilco_app.answering.grounding import Grounded, fuse
 from vilco_app.answering.options import DEFAULTS
+from vilco_app.answering.questions import Questions
 from vilco_app.answering.windows import best_windows
 from vilco_app.network.decode import iou_1d
 
@@ -52,6 +53,7 @@ class Prober:
         from vilco_app.answering.grounding import ZeroShotGrounder
 
         self.library, self.profile = library, profile
+        self.questions = Questions(profile, DEFAULTS)  # as answers encode them
         self.zero_shot = ZeroShotGrounder(profile.blocks, DEFAULTS) if profile.aligned else None
         self._passages: dict[str, list[Passage]] = {}
 
@@ -59,19 +61,13 @@ class Prober:
         if video not in self._passages:
             self._passages[video] = passages_of(self.library.stored(video))
         passages = self._passages[video]
-        vectors = self.profile.text(example.text.replace("_", " "))
+        vectors = self.questions(example.text.replace("_", " "))
         kind = KINDS[family]
         first = None
         if self.zero_shot is not None and vectors.scene is not None and passages:
             first = self.zero_shot.propose(vectors, kind, passages)
         second = network.propose(vectors, kind, passages) if network is not None and passages else None
         return Probe(example, family, passages, first, second)
-
-    def again(self, probe: Probe, network: NetworkGrounder) -> Probe:
-        """The same example with another network."""
-        vectors = self.profile.text(probe.example.text.replace("_", " "))
-        second = network.propose(vectors, KINDS[probe.family], probe.passages) if probe.passages else None
-        return replace(probe, network=second)
 
 
 def recalls(ranked: np.ndarray, windows: Sequence[tuple[float, float]], family: str) -> dict[str, float]:

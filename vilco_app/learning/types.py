@@ -22,21 +22,27 @@ class Stopped(VilcoError):
 
 @dataclass(frozen=True)
 class Fusion:
-    """Weight of the network against the zero-shot answer per family, in [0, 1], and why (a sentence per family)."""
+    """Weight of the network against the zero-shot answer per family, in [0, 1], and why (a sentence per family).
+
+    doubts: by family, (slope, level) of `answering.calibrate.Doubt`, where taught absences may lower the confidence.
+    """
 
     nlq: float = 0.0
     mq: float = 0.0
     vq: float = 0.0
     reasons: dict[str, str] = field(default_factory=dict)
+    doubts: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return {"nlq": self.nlq, "mq": self.mq, "vq": self.vq, "reasons": self.reasons}
+        doubts = {k: list(v) for k, v in self.doubts.items()}
+        return {"nlq": self.nlq, "mq": self.mq, "vq": self.vq, "reasons": self.reasons, "doubts": doubts}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Fusion:
         return Fusion(
-            float(data.get("nlq", 0)), float(data.get("mq", 0)), float(data.get("vq", 0)), dict(data.get("reasons", {}))
-        )
+            float(data.get("nlq", 0)), float(data.get("mq", 0)), float(data.get("vq", 0)), dict(data.get("reasons", {})),
+            {k: (float(v[0]), float(v[1])) for k, v in data.get("doubts", {}).items()},
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -182,3 +183,38 @@ def test_a_frame_outside_the_recording_is_refused(memory: EpisodicMemory, street
     for time in (-1.0, 11.0):
         with pytest.raises(VilcoError, match="outside"):
             memory.frame(street, time)
+
+
+@pytest.mark.parametrize("name", ["", ".", "folder"])
+def test_a_folder_is_not_indexed_by_asking(
+    name: str, memory: EpisodicMemory, street: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder").mkdir()
+    shutil.copy(street, tmp_path / "folder" / "film.mp4")
+    with open(tmp_path / "folder" / "film.mp4", "ab") as film:
+        film.write(b"other content")
+    monkeypatch.chdir(tmp_path)
+    before = [v.id for v in memory.videos()]
+    with pytest.raises(VilcoError) as caught:
+        memory.ask("a car", video=name)
+    assert caught.value.code in ("no-such-video", "not-a-video") and [v.id for v in memory.videos()] == before
+
+
+def test_a_recording_removed_while_the_library_is_asked_costs_only_itself(
+    make_home: Callable[[], Path], street: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = EpisodicMemory(make_home())
+    ids = memory.add(demo_paths()).added
+    listed = memory.library.videos
+    removed: list[str] = []
+
+    def meddle() -> list[Any]:
+        found = listed()
+        if not removed:
+            removed.append(ids[0])
+            EpisodicMemory(memory.home).remove(ids[0])
+        return found
+
+    monkeypatch.setattr(memory.library, "videos", meddle)
+    answer = memory.ask("a car")
+    assert removed and answer.searched.videos == 2 and ids[0] not in {m.video for m in answer.moments}

@@ -196,7 +196,7 @@ class EpisodicMemory:
         end by then, in the one video named; curve: keep the saliency curves. Raises VilcoError.
         """
         query = TextQuery(_words(text, "question"))
-        return self.answerer.text(query, *self._asked(video, top, before, progress), curve)
+        return self._still(video, lambda: self.answerer.text(query, *self._asked(video, top, before, progress), curve))
 
     def moments(
         self, category: str | Sequence[str], video: Videos = None, top: int = 5, before: float | str | None = None,
@@ -207,7 +207,9 @@ class EpisodicMemory:
         query = MomentQuery(tuple(dict.fromkeys(_words(c, "category") for c in given)))
         if not query.categories:
             raise VilcoError("empty-query", "no category was given.", "Name an activity, such as: wash dishes")
-        return self.answerer.moments(query, *self._asked(video, top, before, progress), curve)
+        return self._still(
+            video, lambda: self.answerer.moments(query, *self._asked(video, top, before, progress), curve)
+        )
 
     def find(
         self, image: Any, box: Corners | None = None, video: Videos = None, top: int = 5,
@@ -220,7 +222,7 @@ class EpisodicMemory:
         """
         corners = box if isinstance(box, Box) or box is None else Box(*box)
         query = self._visual(image, corners)
-        return self.answerer.find(query, *self._asked(video, top, before, progress), curve)
+        return self._still(video, lambda: self.answerer.find(query, *self._asked(video, top, before, progress), curve))
 
     def frame(self, video: str | Path, time: float) -> Any:
         """The frame [H, W, 3] uint8 displayed at `time` seconds of a recording."""
@@ -244,6 +246,15 @@ class EpisodicMemory:
             pixels = self.frame(spot[1], parse_time(spot[2], str(image)))
             return visual_query(pixels, box, f"{Path(spot[1]).name}@{spot[2]}")
         return visual_query(read_picture(Path(image).expanduser()), box, Path(image).name)
+
+    def _still(self, video: Videos, ask: Callable[[], Answer]) -> Answer:
+        """`ask()`, once more over what is left when another process removed a recording of the library meanwhile."""
+        try:
+            return ask()
+        except VilcoError as error:
+            if error.code != "no-such-video" or video is not None:
+                raise
+        return ask()
 
     def _asked(
         self, video: Videos, top: int, before: float | str | None, progress: Progress | None
@@ -279,8 +290,10 @@ class EpisodicMemory:
                 return found
             path = Path(found.path)
         except VilcoError:
-            if not path.exists():
+            if not ref or not path.exists():
                 raise
+        if path.is_dir():  # an empty variable in a script must not index the working directory
+            raise VilcoError("not-a-video", f"{path}: is a folder.", f"Name a video, or add it first: vilco add {path}")
         report = self.add(path, progress=progress)
         if report.refused:
             refusal = report.refused[0]

@@ -94,7 +94,8 @@ class Catalogue:
 
     def files_of(self, video: str) -> list[FileRecord]:
         """The files a recording is made of now, as they were when its id was made (copies elsewhere do not count)."""
-        parts = {path for record in self.videos([video]) for path in record.parts}
+        listed = self.db.read("SELECT parts FROM videos WHERE id = ?", (video,))
+        parts = {path for row in listed for path in json.loads(row["parts"])}
         rows = self.db.read("SELECT * FROM files WHERE video = ?", (video,))
         files = [FileRecord(r["path"], r["size"], r["mtime_ns"], r["digest"], r["video"]) for r in rows]
         return [file for file in files if file.path in parts]

@@ -121,7 +121,7 @@ class Generations:
                 part.append(span)
         return new
 
-    def sweep(self, video: str = "*") -> None:
+    def sweep(self, video: str | None = None) -> None:
         """Delete folders of takes (of one recording, or of all) and of segments that the catalogue does not name: left
         by a crash, or replaced. They may hold what a person had removed. The caller holds the publish lock.
 
@@ -129,8 +129,8 @@ class Generations:
         """
         segments = list(self.root.glob("*/*segment-*"))
         named = self.catalogue.segment_names()
-        folders = list(self.features.glob(f"{video}/*/take*"))
-        takes = {take_folder(self.features, take) for take in self.catalogue.takes()}
+        folders = list(self.features.glob(f"{video or '*'}/*/take*"))
+        takes = {take_folder(self.features, take) for take in self.catalogue.takes(video=video)}
         for folder in [*(f for f in segments if f.name not in named), *(f for f in folders if f not in takes)]:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -22,7 +22,7 @@ def read_json(path: Path | str) -> Any:
     """A JSON file. Raises VilcoError "bad-annotation"."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise VilcoError("bad-annotation", f"{path}: {error}.", "Give the benchmark's own annotation file.") from None
 
 

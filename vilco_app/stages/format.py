@@ -131,7 +131,7 @@ def _read(path: Path) -> Any:
         raise _bad(f"{path} is empty", "Write at least one example into it, or import one with the importers.")
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise _bad(f"{path} is not JSON: {error}", "Correct the file; any JSON checker shows the place.") from None
 
 

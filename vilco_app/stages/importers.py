@@ -52,7 +52,7 @@ def _rows(path: Path | str) -> list[dict[str, Any]]:
         if line.strip():
             try:
                 out.append(json.loads(line))
-            except json.JSONDecodeError as error:
+            except (json.JSONDecodeError, RecursionError) as error:
                 raise VilcoError("bad-annotation", f"{path}, line {number}: {error}.", "Correct this line.") from None
     if not out:
         raise VilcoError("bad-annotation", f"{path}: it is empty.", "Give a file with at least one line.")

@@ -106,6 +106,10 @@ def learnt_text(data: dict[str, Any]) -> str:
         reason = data["fusion"].get("reasons", {}).get(family)
         if reason:
             lines.append(f"  {plural}: network counts {data['fusion'][family]:.0%} ({reason})")
+        doubt = data["fusion"].get("reasons", {}).get(f"{family} absent")
+        if doubt:
+            used = "may lower" if family in data["fusion"].get("doubts", {}) else "do not lower"
+            lines.append(f"  {plural}: taught absences {used} the confidence ({doubt})")
     return "\n".join(lines)
 
 

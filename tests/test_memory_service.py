@@ -218,3 +218,10 @@ def test_a_recording_removed_while_the_library_is_asked_costs_only_itself(
     monkeypatch.setattr(memory.library, "videos", meddle)
     answer = memory.ask("a car")
     assert removed and answer.searched.videos == 2 and ids[0] not in {m.video for m in answer.moments}
+
+
+@pytest.mark.parametrize("text", ["a t\udcc3\udca9l\udcc3\udca9phone", "a \ud800 phone", "a \udcff phone"])
+def test_words_a_locale_could_not_decode_are_read_all_the_same(text: str, memory: EpisodicMemory) -> None:
+    answer = memory.ask(text)
+    assert answer.query.encode() and answer.moments
+    assert "téléphone" in answer.query or "udcc3" not in ascii(text)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json as jsonlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,9 +44,9 @@ Output = Annotated[Path, typer.Option("-o", "--output", help="File (clips: folde
 def emit(as_json: bool, data: dict[str, Any], human: Callable[[], str]) -> None:
     """Print the result: the JSON object, or the text `human` makes of it."""
     if as_json:
-        print(jsonlib.dumps({"schema": SCHEMA, **data}, ensure_ascii=False), flush=True)
+        print(_json({"schema": SCHEMA, **data}), flush=True)
     else:
-        text = human()
+        text = printable(human())
         if text:
             print(text, flush=True)
 
@@ -53,19 +54,37 @@ def emit(as_json: bool, data: dict[str, Any], human: Callable[[], str]) -> None:
 def fail(as_json: bool, error: VilcoError) -> None:
     """Print an error: the JSON object on stdout, or two lines on stderr."""
     if as_json:
-        print(jsonlib.dumps(error.to_json(), ensure_ascii=False), flush=True)
+        with suppress(BrokenPipeError):  # the reader has left: there is nobody to tell
+            print(_json(error.to_json()), flush=True)
     else:
         from rich.console import Console
 
         console = Console(stderr=True, soft_wrap=True, highlight=False)
         console.print("[bold red]error:[/] ", end="")
-        console.print(error.message, markup=False)
-        console.print(error.remedy, markup=False, style="dim")
+        console.print(printable(error.message), markup=False)
+        console.print(printable(error.remedy), markup=False, style="dim")
+
+
+def _json(data: dict[str, Any]) -> str:
+    """One line of JSON that stdout can take: a name may hold what its encoding has no sign for."""
+    text = jsonlib.dumps(data, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return jsonlib.dumps(data)
+    return text
+
+
+def printable(text: str) -> str:
+    """Text for a terminal: a file's name must not move the cursor, change colours or fail to print."""
+    text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text)
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def warn(text: str) -> None:
     """A warning on stderr."""
-    print(f"warning: {text}", file=sys.stderr, flush=True)
+    print(f"warning: {printable(text)}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -83,7 +102,7 @@ def progress(quiet: bool = False) -> Iterator[Progress]:
         task = bar.add_task("", total=None)
 
         def update(done: float, total: float, text: str) -> None:
-            bar.update(task, completed=done, total=total or None, description=text)
+            bar.update(task, completed=done, total=total or None, description=printable(text))
 
         yield update
 
@@ -100,7 +119,7 @@ def _lines(quiet: bool) -> Progress:
             return
         last_time, last_text = time.monotonic(), text
         share = f" {done / total:.0%}" if total else ""
-        print(f"{text}{share}", file=sys.stderr, flush=True)
+        print(f"{printable(text)}{share}", file=sys.stderr, flush=True)
 
     return update
 

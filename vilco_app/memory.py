@@ -376,7 +376,16 @@ def _paths(paths: str | Path | Iterable[str | Path]) -> list[Path]:
 
 
 def _words(text: str, name: str) -> str:
-    words = " ".join(str(text).split())
+    # bytes that the shell's locale could not decode arrive as surrogates, which no text encoder takes
+    clean = (
+        str(text).encode("utf-8", "surrogateescape" if _from_shell(str(text)) else "replace").decode("utf-8", "replace")
+    )
+    words = " ".join(clean.split())
     if not words:
         raise VilcoError("empty-query", f"the {name} is empty.", "Say in a few words what you look for.")
     return words[:1000]  # longer than any question; the text encoder reads its first 256 tokens
+
+
+def _from_shell(text: str) -> bool:
+    """Whether all surrogates of a text are bytes Python could not decode in an argument."""
+    return all(0xDC80 <= ord(c) <= 0xDCFF for c in text if 0xD800 <= ord(c) <= 0xDFFF)

@@ -75,6 +75,11 @@ def _absent(answer: Answer, rank: int | None, start: Time | None, end: Time | No
     return [Said(_key(answer, query), query, video, ()) for video in videos for query in _queries(answer)]
 
 
+def question_keys(answer: Answer) -> list[str]:
+    """The keys under which corrections of this answer are filed."""
+    return [_key(answer, query) for query in _queries(answer)]
+
+
 def _queries(answer: Answer) -> tuple[str, ...]:
     """What was asked, one by one: the categories of a moment query, else the question."""
     return answer.categories or (answer.query,)

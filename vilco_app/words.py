@@ -14,10 +14,16 @@ def clock(seconds: float, digits: int = 0) -> str:
     return f"{text}.{rest:0{digits}d}" if digits else text
 
 
-def short_clock(seconds: float) -> str:
+def short_clock(seconds: float, digits: int = 0) -> str:
     """As `clock`, without the hours where there are none: "4:05"."""
-    text = clock(seconds)
+    text = clock(seconds, digits)
     return text[2:].removeprefix("0") if text.startswith("0:") else text
+
+
+def span(start: float, end: float, between: str = " – ") -> str:
+    """A window of time: "4:05 – 4:12"; with tenths where it is so short that both ends would read alike."""
+    digits = 1 if end - start < 2 else 0
+    return f"{short_clock(start, digits)}{between}{short_clock(end, digits)}"
 
 
 def length(seconds: float) -> str:
@@ -80,6 +86,8 @@ def verdict(answer: Answer) -> str:
     percent = f"{int(100 * answer.to_confidence() + 1e-6)}%"  # down, so that 50% never reads "not found"
     if not answer.moments:
         return f"Not found in {searched(answer)} searched."
+    if answer.found and answer.moments[0].source == "correction":
+        return f"Found, as you said; searched {searched(answer)}."
     if answer.found:
         return f"Found, {chance(answer.confidence)} right ({percent}); searched {searched(answer)}."
     return f"Not found in {searched(answer)} searched ({percent} likely to be in there). The closest guesses:"

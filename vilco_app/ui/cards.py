@@ -9,9 +9,23 @@ from pathlib import Path
 
 from vilco_app.jobs import Job
 from vilco_app.values import Answer, Moment, TimedBox, Track, Video, VilcoError
-from vilco_app.words import length, short_clock, verdict
+from vilco_app.words import length, span, verdict
 
-WELCOME = '<div class="v-empty">Ask something. The answer is a list of moments: press one to see it.</div>'
+SAVED_AS = (("csv", "CSV"), ("srt", "SRT"), ("vtt", "VTT"), ("edl", "EDL"), ("otio", "OTIO"), ("clips", "clips"))
+
+
+def welcome(questions: Sequence[str] = ()) -> str:
+    """What stands where answers will be; questions: some to press."""
+    tries = "".join(
+        f'<button type="button" class="v-chip" data-try="{escape(q)}">{escape(q)}</button>' for q in questions
+    )
+    offered = f'<div class="v-chips"><span class="v-quiet">Try</span>{tries}</div>' if tries else ""
+    return f'<div class="v-empty">Ask something. The answer is a list of moments: press one to see it.</div>{offered}'
+
+
+def waiting_card() -> str:
+    """The question waits for the first footage."""
+    return '<div class="v-verdict" role="status">Your footage is being prepared; the answer comes as soon as some of it can be searched.</div>'
 
 
 def error_card(error: VilcoError) -> str:
@@ -19,8 +33,11 @@ def error_card(error: VilcoError) -> str:
     return f'<div class="v-verdict v-error" role="alert"><b>{escape(error.message)}</b> {escape(error.remedy)}</div>'
 
 
-def answer_html(answer: Answer, videos: dict[str, Video]) -> str:
-    """Verdict, concepts, and one card per moment; a card carries what the player needs to show it."""
+def answer_html(answer: Answer, videos: dict[str, Video], token: str = "", said: bool = False) -> str:
+    """Verdict, concepts, and one card per moment; a card carries what the player needs to show it.
+
+    token: by which the server knows the answer; with it, it can be corrected and saved. said: something was said of it.
+    """
     kind = "v-found" if answer.found else "v-guess"
     parts = [f'<div class="v-verdict {kind}" role="status">{escape(verdict(answer))}</div>']
     if answer.concepts:
@@ -33,17 +50,37 @@ def answer_html(answer: Answer, videos: dict[str, Video]) -> str:
         answer.tracks if len(answer.tracks) == len(answer.moments) else [None] * len(answer.moments)
     )
     cards = [
-        _card(rank, moment, track, videos.get(moment.video), answer.found)
+        _card(rank, moment, track, videos.get(moment.video), answer.found, token)
         for rank, (moment, track) in enumerate(zip(answer.moments, tracks, strict=True), start=1)
     ]
     parts.append(f'<div class="v-cards">{"".join(cards)}</div>')
+    if token and (cards or said):
+        parts.append(_acts(token, bool(cards), said))
     parts.append(
         f'<div class="v-quiet v-foot">{answer.milliseconds:.0f} ms · {escape(answer.profile)} · {escape(answer.snapshot)}</div>'
     )
     return "".join(parts)
 
 
-def _card(rank: int, moment: Moment, track: Track | None, video: Video | None, found: bool) -> str:
+def _acts(token: str, moments: bool, said: bool) -> str:
+    """What one can do with an answer: correct it, take a correction back, save it."""
+    parts = [f'<div class="v-acts" data-answer="{escape(token)}"><span>']
+    if moments:
+        parts.append(
+            '<button type="button" data-absent title="What you asked for is in none of these videos">Not in here</button> '
+        )
+    if said:
+        parts.append('<button type="button" data-nothing>Take back what I said</button>')
+    parts.append("</span>")
+    if moments:
+        saves = "".join(f'<button type="button" data-save="{to}">{name}</button>' for to, name in SAVED_AS)
+        parts.append(
+            f'<span class="v-save" role="group" aria-label="Save this answer as"><span class="v-quiet">Save as</span>{saves}</span>'
+        )
+    return "".join([*parts, "</div>"])
+
+
+def _card(rank: int, moment: Moment, track: Track | None, video: Video | None, found: bool, token: str) -> str:
     shown = (moment.start + moment.end) / 2
     overlay = ""
     boxes: list[list[float]] = []
@@ -52,7 +89,7 @@ def _card(rank: int, moment: Moment, track: Track | None, video: Video | None, f
         shown, overlay = middle.time, _overlay(middle)
         boxes = [b.to_json() for b in track.boxes]
     name = Path(moment.path).name
-    label = f"{short_clock(moment.start)} – {short_clock(moment.end)}"
+    label = span(moment.start, moment.end)
     tags = []
     if moment.category:
         tags.append(moment.category)
@@ -61,7 +98,7 @@ def _card(rank: int, moment: Moment, track: Track | None, video: Video | None, f
     elif not found:
         tags.append("guess")
     data = player_data(video) if video is not None else {}
-    data |= {"start": moment.start, "end": moment.end, "boxes": boxes}
+    data |= {"start": moment.start, "end": moment.end, "boxes": boxes, "rank": rank, "answer": token}
     return (
         f'<button type="button" class="v-card" data-seek="{escape(json.dumps(data))}" '
         f'aria-label="Show {label} of {escape(name)}">'
@@ -92,24 +129,32 @@ def library_html(
     """One row per recording with how far it is indexed, the jobs that wait or run, and what was refused."""
     rows = [_row(video) for video in videos]
     if preparing:
-        rows.append(f'<div class="v-job">{escape(preparing)}</div>')
-    for job in jobs:
-        if job.finished and job.state != "failed":
-            continue
-        share = f"{job.done / job.total:.0%}" if job.total else ""
-        why = f" {escape(job.error['message'])} {escape(job.error['remedy'])}" if job.error else ""
-        rows.append(
-            f'<div class="v-job v-{escape(job.state)}">{escape(job.label or job.kind)}: {escape(job.state)} {share}{why}</div>'
-        )
-    rows += [f'<div class="v-job v-failed">{escape(text)}</div>' for text in messages]
+        rows.append(f'<div class="v-job" role="status">{escape(preparing)}</div>')
+    shown = [job for job in jobs if job.state != "done"]
+    rows += [_job(job) for job in shown]
+    told = tuple(f"{job.label}: " for job in shown if job.state == "failed")
+    refused = [text for text in messages if not (told and text.startswith(told))]
+    rows += [f'<div class="v-job v-failed" role="alert">{escape(text)}</div>' for text in refused]
+    if refused:
+        rows.append('<div class="v-job"><button type="button" data-post="/dismiss">Dismiss</button></div>')
     if not rows:
         return '<div class="v-empty">No footage yet. Add a file or folder below.</div>'
     return f'<div class="v-library">{"".join(rows)}</div>'
 
 
+def _job(job: Job) -> str:
+    """A job that is not done, and what one can do about it."""
+    name, share = escape(job.label or job.kind), f", {job.done / job.total:.0%}" if job.total else ""
+    words = {"waiting": "waits", "running": "at work", "stopped": "stopped"}.get(job.state, job.state)
+    act, label = {"stopped": ("resume", "Go on"), "failed": ("resume", "Try again")}.get(job.state, ("stop", "Stop"))
+    why = f" {escape(job.error['message'])} {escape(job.error['remedy'])}" if job.error else ""
+    button = f'<button type="button" data-post="/jobs/{job.id}/{act}" aria-label="{label}: {name}">{label}</button>'
+    return f'<div class="v-job v-{escape(job.state)}"><span>{name}: {words}{share}.{why}</span>{button}</div>'
+
+
 def _row(video: Video) -> str:
     share = min(1.0, video.indexed_seconds / video.duration) if video.duration > 0 else 1.0
-    state = {"ready": "", "gaps": "has gaps", "missing": "file is missing"}.get(video.state, f"indexing {share:.0%}")
+    state = {"ready": "", "gaps": "has gaps", "missing": "file is missing"}.get(video.state, f"indexed {share:.0%}")
     bar = (
         f'<span class="v-bar"><span style="width:{share:.0%}"></span></span>'
         if video.state in ("waiting", "preview", "indexing")

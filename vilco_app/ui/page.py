@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from vilco_app.memory import EpisodicMemory
 from vilco_app.ui import cards
+from vilco_app.ui.acts import Acts
 from vilco_app.ui.worker import Indexer
 from vilco_app.values import Answer, VilcoError
 
@@ -20,14 +22,16 @@ PLAYER = """
 <div id="v-player">
   <div id="v-stage"><video id="v-video" controls preload="metadata" playsinline></video><div id="v-live"></div>
   <div id="v-draw" hidden></div><div id="v-message">Nothing open yet</div></div>
-  <div id="v-strip" aria-hidden="true"></div>
-  <div id="v-caption"></div>
+  <div id="v-strip" role="group" aria-label="Moments in this video"></div>
+  <div id="v-under"><div id="v-caption" aria-live="polite"></div>
+  <div id="v-say" role="group" aria-label="Correct this moment" hidden><button type="button" data-edge="start">Starts here</button>
+  <button type="button" data-edge="end">Ends here</button><button type="button" data-right>That's right</button></div></div>
 </div>
 """
 
 
-def build(memory: EpisodicMemory, indexer: Indexer) -> Any:
-    """The Gradio page of one home."""
+def build(memory: EpisodicMemory, indexer: Indexer, acts: Acts | None = None, questions: Sequence[str] = ()) -> Any:
+    """The Gradio page of one home. acts: with them answers can be corrected and saved; questions: offered to press."""
     from vilco_app.ui.serve import quiet_gradio
 
     quiet_gradio()
@@ -40,14 +44,14 @@ def build(memory: EpisodicMemory, indexer: Indexer) -> Any:
                 with gr.Tabs(elem_id="v-kinds"):
                     with gr.Tab("In words"), gr.Row(elem_classes="v-line"):
                         text = gr.Textbox(
-                            placeholder="where did I put the scissors?", show_label=False, lines=1, scale=5,
+                            placeholder="where did I put the scissors?", label="Your question", show_label=False, lines=1, scale=5,
                             container=False, elem_id="v-text", max_length=1000,
                         )  # fmt: skip
                         ask = gr.Button("Ask", variant="primary", scale=1, min_width=96, elem_id="v-ask-button")
                     with gr.Tab("By activity"), gr.Row(elem_classes="v-line"):
                         category = gr.Textbox(
-                            placeholder="wash dishes, use phone", show_label=False, lines=1, scale=5, container=False,
-                            elem_id="v-category", max_length=1000,
+                            placeholder="wash dishes, use phone", label="Activities, with commas between", show_label=False,
+                            lines=1, scale=5, container=False, elem_id="v-category", max_length=1000,
                         )  # fmt: skip
                         moments = gr.Button("Find every time", variant="primary", scale=1, min_width=150, elem_id="v-moments-button")  # fmt: skip
                     with gr.Tab("With a picture"):
@@ -59,26 +63,30 @@ def build(memory: EpisodicMemory, indexer: Indexer) -> Any:
                             frame = gr.Button("Mark it in the player", min_width=150, elem_id="v-frame-button")
                             find = gr.Button("Find it", variant="primary", min_width=96, elem_id="v-find-button")
                         spot = gr.Textbox(visible="hidden", elem_id="v-spot")
-                where = gr.Dropdown([EVERYWHERE], value=EVERYWHERE, show_label=False, container=False, elem_id="v-where", filterable=False)  # fmt: skip
-                result = gr.HTML(cards.WELCOME, elem_id="v-result", padding=False)
+                where = gr.Dropdown([EVERYWHERE], value=EVERYWHERE, label="Where to look", show_label=False, container=False, elem_id="v-where", filterable=False)  # fmt: skip
+                result = gr.HTML(cards.welcome(questions), elem_id="v-result", padding=False)
                 answer = gr.JSON(visible=False)
             with gr.Column(scale=6, min_width=420, elem_id="v-see"):
-                gr.HTML(PLAYER, padding=False)
+                gr.HTML(PLAYER, elem_id="v-seen", padding=False)
                 with gr.Column(elem_id="v-library", min_width=300):
+                    gr.HTML("<h2>Your footage</h2>", padding=False)
                     shelf = gr.HTML(elem_id="v-shelf", padding=False)
                     with gr.Row(elem_id="v-add", elem_classes="v-line"):
-                        path = gr.Textbox(placeholder="file or folder on this computer", show_label=False, container=False, scale=5, elem_id="v-path")  # fmt: skip
+                        path = gr.Textbox(
+                            placeholder="file or folder on this computer", label="File or folder to add", show_label=False,
+                            container=False, scale=5, elem_id="v-path",
+                        )  # fmt: skip
                         add = gr.Button("Add", scale=1, min_width=80, elem_id="v-add-button")
                         upload = gr.UploadButton("Upload", file_types=["video"], file_count="multiple", scale=1, min_width=90, elem_id="v-upload")  # fmt: skip
         timer = gr.Timer(POLL_SECONDS)
 
         shown = [result, answer]
         asking: dict[str, Any] = {"concurrency_limit": 4, "show_progress": "minimal"}
-        on_text = _answering(memory, lambda q, v: memory.ask(q, video=v))
+        on_text = _answering(memory, indexer, acts, lambda q, v: memory.ask(q, video=v))
         gr.on([ask.click, text.submit], on_text, [text, where], shown, api_name="ask", **asking)
-        on_moments = _answering(memory, lambda q, v: memory.moments(_categories(q), video=v))
+        on_moments = _answering(memory, indexer, acts, lambda q, v: memory.moments(_categories(q), video=v))
         gr.on([moments.click, category.submit], on_moments, [category, where], shown, api_name="moments", **asking)
-        on_find = _answering(memory, lambda q, v: memory.find(_needed(q), video=v))
+        on_find = _answering(memory, indexer, acts, lambda q, v: memory.find(_needed(q), video=v))
         find.click(on_find, [picture, where], shown, api_name="find", **asking)
         frame.click(None, None, spot, js="() => window.vilco.mark()")
         spot.change(_cutter(memory), spot, picture, api_visibility="private", show_progress="hidden")
@@ -92,21 +100,36 @@ def build(memory: EpisodicMemory, indexer: Indexer) -> Any:
     return page
 
 
-def _answering(memory: EpisodicMemory, ask: Callable[[Any, Any], Answer]) -> Callable[..., tuple[str, Any]]:
-    """(query, where) -> (HTML, JSON): the same for every kind of question."""
+def _answering(
+    memory: EpisodicMemory, indexer: Indexer, acts: Acts | None, ask: Callable[[Any, Any], Answer]
+) -> Callable[..., Iterator[tuple[str, Any]]]:
+    """(query, where) -> (HTML, JSON): the same for every kind of question. While first footage is prepared, it waits."""
 
-    def answered(query: Any, where: str) -> tuple[str, Any]:
+    def answered(query: Any, where: str) -> Iterator[tuple[str, Any]]:
         try:
+            if not _searchable(memory) and indexer.busy:
+                yield cards.waiting_card(), None
+                while not _searchable(memory) and indexer.busy:
+                    time.sleep(0.2)
+            if not memory.videos():  # said before the encoders are waited for
+                raise VilcoError(
+                    "empty-library", "There is no footage yet.", "Add a file or folder under Your footage."
+                )
             answer = ask(query, None if where in (None, "", EVERYWHERE) else where)
-            return cards.answer_html(answer, {v.id: v for v in memory.videos()}), answer.to_json()
+            token, said = (acts.keep(answer), bool(acts.said(answer))) if acts is not None else ("", False)
+            yield cards.answer_html(answer, {v.id: v for v in memory.videos()}, token, said), answer.to_json()
         except VilcoError as error:
-            return cards.error_card(error), error.to_json()
+            yield cards.error_card(error), error.to_json()
         except Exception as error:  # the page stays usable; the whole story is on the terminal
             traceback.print_exc()
             told = VilcoError("internal", f"{type(error).__name__}: {error}.", "A fault of vilco: please report it.")
-            return cards.error_card(told), told.to_json()
+            yield cards.error_card(told), told.to_json()
 
     return answered
+
+
+def _searchable(memory: EpisodicMemory) -> bool:
+    return any(video.indexed_seconds > 0 for video in memory.videos())
 
 
 def _categories(text: str) -> list[str]:

@@ -14,6 +14,7 @@
     const box = get("v-message");
     box.textContent = text;
     box.hidden = !text;
+    get("v-player").classList.add("v-open");
   }
 
   function now() {
@@ -46,6 +47,10 @@
     const same = state.card && state.card.video === card.video && state.parts.length;
     state.card = card;
     drawStrip();
+    document.querySelectorAll("#v-result .v-card").forEach((el) => {
+      const its = JSON.parse(el.dataset.seek);
+      el.classList.toggle("v-on", Boolean(card.rank) && its.rank === card.rank && its.answer === card.answer);
+    });
     if (!same) {
       state.parts = [];
       get("v-video").removeAttribute("src");
@@ -70,6 +75,7 @@
     strip.replaceChildren();
     state.spans = [...document.querySelectorAll("#v-result .v-card")]
       .map((el) => JSON.parse(el.dataset.seek)).filter((c) => c.video === card.video);
+    if (card.edited) state.spans.push(card);
     for (const span of state.spans) {
       const mark = document.createElement("button");
       mark.type = "button";
@@ -77,14 +83,109 @@
       mark.style.left = `${(100 * span.start) / card.duration}%`;
       mark.style.width = `${Math.max(0.6, (100 * (span.end - span.start)) / card.duration)}%`;
       mark.title = `${clock(span.start)} – ${clock(span.end)}`;
+      mark.setAttribute("aria-label", `Show ${mark.title}`);
       mark.addEventListener("click", () => show({ ...span }));
       strip.append(mark);
     }
     const head = document.createElement("i");
     head.id = "v-head";
     strip.append(head);
+    const fine = (s) => (card.edited ? `${clock(s)}.${Math.floor(s * 10) % 10}` : clock(s));
     get("v-caption").textContent =
-      card.end > card.start ? `${card.name}   ${clock(card.start)} – ${clock(card.end)}` : card.name;
+      card.end > card.start ? `${card.name}   ${fine(card.start)} – ${fine(card.end)}` : card.name;
+  }
+
+  // The moment shown starts or ends where the player stands now; the other edge moves along if it must.
+  function edge(which) {
+    const card = { ...state.card, edited: true }, time = now();
+    card[which] = time;
+    if (card.end <= card.start) {
+      if (which === "start") card.end = Math.min(card.duration, time + 1);
+      else card.start = Math.max(0, time - 1);
+    }
+    state.card = card;
+    drawStrip();
+  }
+
+  async function post(url, body) {
+    const sent = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body || {}) };
+    const reply = await fetch(url, sent).catch(() => null);
+    if (reply && reply.ok) return reply;
+    const told = reply ? await reply.json().catch(() => null) : null;
+    const error = told && told.error;
+    throw new Error(error ? `${error.message} ${error.remedy}` : "The server does not answer.");
+  }
+
+  // A line under the verdict: what was noted, or what went wrong.
+  function note(text, bad, answer) {
+    const verdict = document.querySelector("#v-result .v-verdict");
+    document.querySelectorAll("#v-result .v-note").forEach((el) => el.remove());
+    if (!verdict) return;
+    const line = document.createElement("div");
+    line.className = bad ? "v-note v-bad" : "v-note";
+    line.setAttribute("role", bad ? "alert" : "status");
+    line.textContent = text;
+    if (answer) {
+      const back = document.createElement("button");
+      back.type = "button";
+      back.textContent = "Take it back";
+      back.dataset.nothing = "";
+      line.dataset.answer = answer;
+      line.append(" ", back);
+    }
+    verdict.after(line);
+    line.scrollIntoView({ block: "nearest" });
+  }
+
+  async function tell(answer, said) {
+    try {
+      note((await (await post(`/said/${answer}`, said)).json()).note, false, said.nothing ? "" : answer);
+    } catch (error) {
+      note(error.message, true);
+    }
+  }
+
+  async function save(answer, to) {
+    try {
+      const reply = await post(`/saved/${answer}/${to}`);
+      const named = /filename\*=utf-8''([^;]+)|filename="([^"]+)"/i.exec(reply.headers.get("content-disposition") || "");
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(await reply.blob());
+      link.download = named ? (named[1] ? decodeURIComponent(named[1]) : named[2]) : `answer.${to}`;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    } catch (error) {
+      note(error.message, true);
+    }
+  }
+
+  // A question offered to press: typed into the box for the person, and asked.
+  function tryOut(question) {
+    const box = document.querySelector("#v-text input, #v-text textarea");
+    if (!box) return;
+    const kind = box.tagName === "INPUT" ? HTMLInputElement : HTMLTextAreaElement;
+    Object.getOwnPropertyDescriptor(kind.prototype, "value").set.call(box, question);
+    box.dispatchEvent(new Event("input", { bubbles: true }));
+    setTimeout(() => get("v-ask-button").click(), 50);
+  }
+
+  function pressed(target) {
+    const data = target.dataset, card = state.card;
+    const answer = (target.closest("[data-answer]") || { dataset: {} }).dataset.answer;
+    if ("try" in data) tryOut(data.try);
+    else if ("post" in data) {
+      target.disabled = true;
+      post(data.post).catch((error) => { target.disabled = false; target.title = error.message; });
+    } else if ("save" in data) {
+      target.disabled = true;
+      save(answer, data.save).finally(() => { target.disabled = false; });
+    } else if ("absent" in data) tell(answer, { absent: true });
+    else if ("nothing" in data) tell(answer, { nothing: true });
+    else if ("edge" in data && card) edge(data.edge);
+    else if ("right" in data && card) {
+      const edges = card.edited ? { start: card.start, end: card.end } : {};
+      tell(card.answer, { rank: card.rank, ...edges });
+    }
   }
 
   // The picture inside the video element: [left, top, width, height] in its own pixels (it is letterboxed).
@@ -104,7 +205,9 @@
   }
 
   function tick() {
-    const card = state.card, live = get("v-live"), head = get("v-head");
+    const card = state.card, live = get("v-live"), head = get("v-head"), say = get("v-say");
+    // only a moment of the answer that stands on the page can be corrected
+    if (say) say.hidden = !(card && card.answer && document.querySelector(`[data-answer="${card.answer}"]`));
     if (card && head && state.parts.length) {
       const time = now();
       head.style.left = `${(100 * time) / card.duration}%`;
@@ -131,6 +234,12 @@
       sheet.hidden = false;
       sheet.replaceChildren();
       sheet.dataset.hint = "Drag a box around the thing";
+      const leave = document.createElement("button");
+      leave.type = "button";
+      leave.textContent = "Cancel";
+      leave.onpointerdown = (e) => e.stopPropagation();
+      leave.onclick = () => end("");
+      sheet.append(leave);
       const box = document.createElement("div");
       box.className = "v-box";
       let from = null;
@@ -159,10 +268,11 @@
   }
 
   document.addEventListener("click", (event) => {
+    const act = event.target.closest("[data-try], [data-post], [data-save], [data-absent], [data-nothing], [data-edge], [data-right]");
+    if (act) return pressed(act);
     const target = event.target.closest("[data-seek]");
     if (!target) return;
-    document.querySelectorAll(".v-card.v-on").forEach((el) => el.classList.remove("v-on"));
-    if (target.classList.contains("v-card")) target.classList.add("v-on");
+    get("v-player").classList.add("v-open");
     show(JSON.parse(target.dataset.seek));
   });
 

@@ -8,10 +8,13 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vilco_app.memory import EpisodicMemory
 from vilco_app.values import SCHEMA, VilcoError
+
+if TYPE_CHECKING:
+    from vilco_app.ui.acts import Acts
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -40,14 +43,17 @@ def serve(
 
     import uvicorn
 
-    from vilco_app.ui.demo import demo_paths
+    from vilco_app.ui.acts import Acts
+    from vilco_app.ui.demo import QUESTIONS, demo_paths
     from vilco_app.ui.page import build
     from vilco_app.ui.worker import Indexer
 
     indexer = Indexer(memory)
     if demo:
         indexer.add(demo_paths())
-    server = make_server(build(memory, indexer), memory, host, accounts)
+    acts = Acts(memory, indexer)
+    page = build(memory, indexer, acts, QUESTIONS if demo else ())
+    server = make_server(page, memory, host, accounts, acts)
     if as_json:
         print(json.dumps({"schema": SCHEMA, "address": address}), flush=True)
     else:
@@ -60,18 +66,23 @@ def serve(
     running.run(sockets=[listener])
 
 
-def make_server(page: Any, memory: EpisodicMemory, host: str, accounts: dict[str, str]) -> Any:
-    """The ASGI server: media routes, the page at /, and the guards around them."""
+def make_server(
+    page: Any, memory: EpisodicMemory, host: str, accounts: dict[str, str], acts: Acts | None = None
+) -> Any:
+    """The ASGI server: media and act routes, the page at /, and the guards around them."""
     from fastapi import FastAPI
     from gradio import mount_gradio_app
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+    from vilco_app.ui import acts as acting
     from vilco_app.ui.guards import BasicAuth, SameOrigin
     from vilco_app.ui.media import Media, add_routes
     from vilco_app.ui.page import head, style, theme
 
     server = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     add_routes(server, Media(memory))
+    if acts is not None:
+        acting.add_routes(server, acts)
     mount_gradio_app(
         server, page, path="/", allowed_paths=[], show_error=True, ssr_mode=False, enable_monitoring=False, pwa=False,
         mcp_server=False, footer_links=[], css=style(), head=head(), theme=theme(), max_file_size="64gb",

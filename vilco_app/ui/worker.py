@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from vilco_app.memory import EpisodicMemory
@@ -17,7 +18,7 @@ class Indexer:
 
     def __init__(self, memory: EpisodicMemory) -> None:
         self._memory = memory
-        self._wanted: queue.Queue[list[Path]] = queue.Queue()
+        self._wanted: queue.Queue[Callable[[], object]] = queue.Queue()
         self._lock = threading.Lock()
         self._messages: list[str] = []
         self._open = 0
@@ -29,9 +30,21 @@ class Indexer:
 
     def add(self, paths: list[Path]) -> None:
         """Index these files or folders soon; returns at once."""
+        self._want(lambda: self._add(paths))
+
+    def go_on(self) -> None:
+        """Work off the jobs that wait, soon; returns at once."""
+        self._want(self._memory.resume_all)
+
+    def dismiss(self) -> None:
+        """Forget what was refused lately."""
+        with self._lock:
+            self._messages = []
+
+    def _want(self, work: Callable[[], object]) -> None:
         with self._lock:
             self._open += 1
-        self._wanted.put(paths)
+        self._wanted.put(work)
 
     @property
     def busy(self) -> bool:
@@ -54,8 +67,7 @@ class Indexer:
         self._ready.set()
         self._run(self._memory.resume_all)  # what an earlier process left unfinished
         while True:
-            paths = self._wanted.get()
-            self._run(lambda paths=paths: self._add(paths))  # type: ignore[misc]
+            self._run(self._wanted.get())
             with self._lock:
                 self._open -= 1
 
@@ -64,8 +76,7 @@ class Indexer:
         for refusal in report.refused:
             self._note(f"{Path(refusal.path).name}: {refusal.reason} {refusal.remedy}")
 
-    def _run(self, work: object) -> None:
-        assert callable(work)
+    def _run(self, work: Callable[[], object]) -> None:
         try:
             work()
         except VilcoError as error:

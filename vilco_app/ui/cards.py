@@ -39,7 +39,8 @@ def answer_html(answer: Answer, videos: dict[str, Video], token: str = "", said:
     token: by which the server knows the answer; with it, it can be corrected and saved. said: something was said of it.
     """
     kind = "v-found" if answer.found else "v-guess"
-    parts = [f'<div class="v-verdict {kind}" role="status">{escape(verdict(answer))}</div>']
+    agreed = " You said so." if said and not answer.moments else ""
+    parts = [f'<div class="v-verdict {kind}" role="status">{escape(verdict(answer))}{agreed}</div>']
     if answer.concepts:
         chips = "".join(
             f'<span class="v-chip" style="--w:{max(0.0, min(1.0, c.weight)):.2f}">{escape(c.name)}</span>'
@@ -98,13 +99,14 @@ def _card(rank: int, moment: Moment, track: Track | None, video: Video | None, f
     elif not found:
         tags.append("guess")
     data = player_data(video) if video is not None else {}
-    data |= {"start": moment.start, "end": moment.end, "boxes": boxes, "rank": rank, "answer": token}
+    data |= {"start": moment.start, "end": moment.end, "boxes": boxes, "rank": rank, "answer": token, "label": label}
     return (
         f'<button type="button" class="v-card" data-seek="{escape(json.dumps(data))}" '
         f'aria-label="Show {label} of {escape(name)}">'
         f'<span class="v-thumb"><img loading="lazy" alt="" src="/thumb/{escape(moment.video)}/{round(shown * 1000)}">{overlay}</span>'
         f'<span class="v-when"><b>{rank}</b> {label} <i>{length(moment.end - moment.start)}</i></span>'
-        f'<span class="v-name">{escape(name)}{"".join(f"<em>{escape(t)}</em>" for t in tags)}</span></button>'
+        f'<span class="v-name" title="{escape(name)}">{escape(name)}</span>'
+        f'<span class="v-tags">{"".join(f"<em>{escape(t)}</em>" for t in tags)}</span></button>'
     )
 
 
@@ -127,19 +129,17 @@ def library_html(
     videos: Sequence[Video], jobs: Sequence[Job], messages: Sequence[str] = (), preparing: str = ""
 ) -> str:
     """One row per recording with how far it is indexed, the jobs that wait or run, and what was refused."""
-    rows = [_row(video) for video in videos]
-    if preparing:
-        rows.append(f'<div class="v-job" role="status">{escape(preparing)}</div>')
+    below = [f'<div class="v-job" role="status">{escape(preparing)}</div>'] if preparing else []
     shown = [job for job in jobs if job.state != "done"]
-    rows += [_job(job) for job in shown]
+    below += [_job(job) for job in shown]
     told = tuple(f"{job.label}: " for job in shown if job.state == "failed")
     refused = [text for text in messages if not (told and text.startswith(told))]
-    rows += [f'<div class="v-job v-failed" role="alert">{escape(text)}</div>' for text in refused]
+    below += [f'<div class="v-job v-failed" role="alert">{escape(text)}</div>' for text in refused]
     if refused:
-        rows.append('<div class="v-job"><button type="button" data-post="/dismiss">Dismiss</button></div>')
-    if not rows:
+        below.append('<div class="v-job"><button type="button" data-post="/dismiss">Dismiss</button></div>')
+    if not videos and not below:
         return '<div class="v-empty">No footage yet. Add a file or folder below.</div>'
-    return f'<div class="v-library">{"".join(rows)}</div>'
+    return f'<div class="v-library">{"".join(map(_row, videos))}</div>{"".join(below)}'
 
 
 def _job(job: Job) -> str:

@@ -53,7 +53,7 @@ def build(memory: EpisodicMemory, indexer: Indexer, acts: Acts | None = None, qu
                             placeholder="wash dishes, use phone", label="Activities, with commas between", show_label=False,
                             lines=1, scale=5, container=False, elem_id="v-category", max_length=1000,
                         )  # fmt: skip
-                        moments = gr.Button("Find every time", variant="primary", scale=1, min_width=150, elem_id="v-moments-button")  # fmt: skip
+                        moments = gr.Button("Find every time", variant="primary", scale=1, min_width=170, elem_id="v-moments-button")  # fmt: skip
                     with gr.Tab("With a picture"):
                         picture = gr.Image(
                             type="numpy", show_label=False, height=170, sources=["upload", "clipboard"],

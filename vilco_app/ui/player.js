@@ -82,7 +82,7 @@
       mark.className = "v-mark" + (span.start === card.start && span.end === card.end ? " v-now" : "");
       mark.style.left = `${(100 * span.start) / card.duration}%`;
       mark.style.width = `${Math.max(0.6, (100 * (span.end - span.start)) / card.duration)}%`;
-      mark.title = `${clock(span.start)} – ${clock(span.end)}`;
+      mark.title = span.label;
       mark.setAttribute("aria-label", `Show ${mark.title}`);
       mark.addEventListener("click", () => show({ ...span }));
       strip.append(mark);
@@ -90,14 +90,14 @@
     const head = document.createElement("i");
     head.id = "v-head";
     strip.append(head);
-    const fine = (s) => (card.edited ? `${clock(s)}.${Math.floor(s * 10) % 10}` : clock(s));
-    get("v-caption").textContent =
-      card.end > card.start ? `${card.name}   ${fine(card.start)} – ${fine(card.end)}` : card.name;
+    const tenths = (s) => `${clock(s)}.${Math.floor(s * 10) % 10}`;
+    const label = card.edited ? `${tenths(card.start)} – ${tenths(card.end)}` : card.label || "";
+    get("v-caption").textContent = label ? `${card.name}   ${label}` : card.name;
   }
 
   // The moment shown starts or ends where the player stands now; the other edge moves along if it must.
   function edge(which) {
-    const card = { ...state.card, edited: true }, time = now();
+    const card = { ...state.card, edited: true, label: "as you mark it" }, time = now();
     card[which] = time;
     if (card.end <= card.start) {
       if (which === "start") card.end = Math.min(card.duration, time + 1);

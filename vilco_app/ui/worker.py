@@ -74,7 +74,8 @@ class Indexer:
     def _add(self, paths: list[Path]) -> None:
         report = self._memory.add(paths)
         for refusal in report.refused:
-            self._note(f"{Path(refusal.path).name}: {refusal.reason} {refusal.remedy}")
+            name = f"{Path(refusal.path).name}: "
+            self._note(f"{name}{refusal.reason.removeprefix(name)} {refusal.remedy}")
 
     def _run(self, work: Callable[[], object]) -> None:
         try:

@@ -1,13 +1,16 @@
-"""The synthetic benchmark: its generator, and the claims made of it (slow: about five processor minutes)."""
+"""The synthetic benchmark: its generator, and the claims made of it (slow: about three processor minutes)."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 import torch
 
-from vilco_app.benchmarks.forgetting import compare
+from vilco_app.benchmarks.forgetting import Trained, compare
 from vilco_app.benchmarks.learn import learn
 from vilco_app.benchmarks.synthetic import SyntheticSettings, synthetic_stages
+from vilco_app.benchmarks.transfer import apart, reworded
 from vilco_app.values import VilcoError
 
 
@@ -38,10 +41,33 @@ def test_an_unknown_group_is_refused() -> None:
 
 @pytest.mark.slow
 def test_what_is_said_of_forgetting_holds_at_the_middle_setting() -> None:
-    table = compare(seeds=3)
+    names = ("naive", "vilco", "episodic", "joint")  # what is asserted; `vilco bench learn` runs reservoir as well
+    table = compare(names=names, seeds=3)
     joint = table.accs("joint").mean()
     assert table.bwfs("naive").mean() > 0.2  # fine-tuning forgets
-    assert joint >= max(table.accs(n).mean() for n in ("naive", "reservoir", "vilco", "episodic")) - 0.02
+    assert joint >= max(table.accs(n).mean() for n in names) - 0.02
     assert table.kept("vilco") >= 0.7
     assert table.kept("episodic") >= 0.9
     assert table.bwfs("episodic").mean() < 0.05
+
+
+def test_questions_are_reworded_by_rule_and_lists_that_share_a_clip_are_not_each_others_other_videos() -> None:
+    assert reworded("When did I see the red cup?") == "find the part that shows the red cup"
+    assert reworded("Where is the kettle?") != "Where is the kettle?" and "kettle" in reworded("Where is the kettle?")
+    assert reworded("the kettle") == "find: the kettle"
+    one, other = {"segments": [{"clip": "a"}, {"clip": "b"}]}, {"segments": [{"clip": "c"}]}
+    assert apart(one, other) and not apart(one, one) and not apart(one, {"segments": [{"clip": "b"}]})
+
+
+def test_transfer_needs_labelled_footage(tmp_path: Path) -> None:
+    with pytest.raises(VilcoError, match="--cases"):
+        learn(only=["transfer"])
+    with pytest.raises(VilcoError, match="no two lists"):
+        learn(only=["transfer"], cases=tmp_path)
+
+
+def test_equal_steps_are_equal_for_every_strategy() -> None:
+    settings = SyntheticSettings(stages=2, train=8, held=2, cells=32, longest=12)
+    table = compare(settings, ("vilco", "episodic"), [5], 0.25, 1, None, Trained(steps=2))
+    assert [r.steps for n in ("vilco", "episodic") for r in table.results[n]] == [[2, 2], [2, 2]]
+    assert table.results["vilco"][0].seed == 5

@@ -44,6 +44,7 @@ class Run:
     matrix: np.ndarray
     seconds: list[float] = field(default_factory=list)
     hits: list[np.ndarray] = field(default_factory=list)  # after the last stage, per stage
+    steps: list[int] = field(default_factory=list)  # taken in each stage
 
     @property
     def acc(self) -> float:
@@ -87,14 +88,14 @@ def run(
         for k, stage in enumerate(stages):
             learner.register(stage.train, k)
         began = time.process_time()
-        fit(learner, make_strategy("naive"), everything, Task(0, "joint", 1), plan)
+        out.steps.append(len(fit(learner, make_strategy("naive"), everything, Task(0, "joint", 1), plan).losses))
         out.seconds.append(time.process_time() - began)
         _score(out, learner, stages, len(stages) - 1, trained)
         return out
     for k, stage in enumerate(stages):
         learner.register(stage.train, k)
         began = time.process_time()
-        fit(learner, strategy, list(stage.train), Task(k, stage.name, len(stages)), plan)
+        out.steps.append(len(fit(learner, strategy, list(stage.train), Task(k, stage.name, len(stages)), plan).losses))
         out.seconds.append(time.process_time() - began)
         with strategy.view(learner):
             _score(out, learner, stages, k, trained)

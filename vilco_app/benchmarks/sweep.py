@@ -14,7 +14,7 @@ from vilco_app.benchmarks.synthetic import SyntheticSettings
 NOISE = (0.6, 1.0)
 MEMORY = (0.02, 0.065)  # share of all training questions
 SEEDS = (11, 12, 13)  # options were chosen on 0, 1, 2
-STEPS = 60  # a stage
+STEPS = 50  # a stage: five epochs of 100 questions in batches of ten
 REPLAY = ("reservoir", "vilco", "episodic")
 BOUNDS = ("naive", "joint")  # need no memory, so they are run once a noise
 

@@ -60,7 +60,7 @@ def transfer(
             "no-cases", "transfer needs labelled footage.", "Name a folder of NAME.mp4 + NAME.json: --cases DIR"
         )
     lists = _lists(Path(cases))
-    todo = [(a, b, s) for a in lists for b in lists if _apart(lists[a], lists[b]) for s in range(seeds)]
+    todo = [(a, b, s) for a in lists for b in lists if apart(lists[a], lists[b]) for s in range(seeds)]
     if not todo:
         raise VilcoError("no-cases", f"{cases}: no two lists without a common clip.", "Add a list of other footage.")
     pairs = Pairs()
@@ -82,7 +82,7 @@ def _lists(folder: Path) -> dict[str, dict[str, Any]]:
     return {name: data for name, data in found.items() if len(data["text_queries"]) >= TAUGHT}
 
 
-def _apart(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def apart(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two lists share no clip. Lists that do not say what they are made of share nothing but themselves."""
     first = {s.get("clip") for s in one.get("segments", ())}
     return one is not other and not first & {s.get("clip") for s in other.get("segments", ())}

@@ -140,7 +140,7 @@ def correct(
     from vilco_app.words import clock
 
     correction = support.memory(home).correct(support.read_answer(answer), rank, start, end, absent)
-    spans = ", ".join(f"{clock(a)} to {clock(b)}" for a, b in correction.windows) or "not in there"
+    spans = ", ".join(f"{clock(a, 1)} to {clock(b, 1)}" for a, b in correction.windows) or "not in there"
     support.emit(json, {"correction": correction.to_json()}, lambda: f"Noted for '{correction.query}': {spans}.")
 
 

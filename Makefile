@@ -30,16 +30,18 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 $(BIN)/python:
-	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { echo "vilco needs Python 3.11 to 3.13; say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { echo "vilco needs Python 3.11 to 3.13; say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.app: pyproject.toml | $(BIN)/python
+	@echo "installing vilco and what it needs into $(VENV): minutes the first time, up to 6.5 GB"
 	$(PIP) -e .
-	touch $@
+	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
+	@echo "installing vilco, what it needs and the test tools into $(VENV): minutes the first time, up to 6.5 GB"
 	$(PIP) -e '.[dev]'
-	touch $@ $(VENV)/.app
+	@touch $@ $(VENV)/.app
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,6 +17,7 @@ from vilco_app import cli_support as support
 from vilco_app.cli_bench import bench
 from vilco_app.cli_library import register as register_library
 from vilco_app.cli_models import register as register_models
+from vilco_app.cli_models import register_reserved
 from vilco_app.cli_support import Before, CurveFlag, Home, Json, Output, ProfileName, Top, Videos
 from vilco_app.values import VilcoError
 
@@ -160,7 +161,6 @@ def export(
 
 register_library(app)
 register_models(app)
-app.add_typer(bench, name="bench", rich_help_panel="More")
 
 
 @app.command("app", rich_help_panel="More")
@@ -176,10 +176,14 @@ def serve(
     home: Home = None,
     json: Json = False,
 ) -> None:
-    """Open the web page of your library on this machine."""
+    """Serve the page of your library; open the address it prints in a browser."""
     from vilco_app.ui.serve import serve as run
 
     run(home, host, port, auth_file, demo, profile, as_json=json)
+
+
+app.add_typer(bench, name="bench", rich_help_panel="More")
+register_reserved(app)
 
 
 def main(arguments: list[str] | None = None) -> None:

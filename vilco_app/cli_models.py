@@ -21,6 +21,10 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=panel)(models)
     app.command(rich_help_panel=panel)(use)
     app.command(rich_help_panel=panel)(evaluate)
+
+
+def register_reserved(app: typer.Typer) -> None:
+    """Add the commands that have a name only, so far; they stand last in the help."""
     app.command(rich_help_panel="More")(world)
     app.command(rich_help_panel="More")(pretrain)
 

@@ -21,7 +21,7 @@ DONE, FAILED, USAGE, PARTLY = 0, 1, 2, 3  # exit codes (design, contracts)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Home = Annotated[
-    Path | None, typer.Option("--home", help="Data folder; default $VILCO_HOME.", show_default=False, rich_help_panel="Common")
+    Path | None, typer.Option("--home", help="Data folder; default $VILCO_HOME, else this checkout or your user data folder.", show_default=False, rich_help_panel="Common")
 ]  # fmt: skip
 ProfileName = Annotated[
     str, typer.Option("--profile", help="auto, embedded, clip[:MODEL[:WEIGHTS]], dino, egovlp or precomputed.")
@@ -32,7 +32,7 @@ Videos = Annotated[
         "--video", help="Only in this video: a path, an id or its first digits. Repeatable.", show_default=False
     ),
 ]
-Top = Annotated[int, typer.Option("--top", min=1, help="How many moments to return.")]
+Top = Annotated[int, typer.Option("--top", min=1, help="How many moments to return (of each activity).")]
 Before = Annotated[
     str | None,
     typer.Option("--before", metavar="T", help="Only what ended by then (seconds or H:MM:SS); needs one --video.", show_default=False),

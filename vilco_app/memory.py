@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[float, float, str], None]
 Videos = str | Path | Sequence[str | Path] | None  # ids, prefixes or paths; None: the whole library
+Asked = tuple[list[Video], int, float | None]  # recordings to look in, top, before in seconds
 Corners = Box | tuple[float, float, float, float]
 
 
@@ -196,7 +197,11 @@ class EpisodicMemory:
         end by then, in the one video named; curve: keep the saliency curves. Raises VilcoError.
         """
         query = TextQuery(_words(text, "question"))
-        return self._still(video, lambda: self.answerer.text(query, *self._asked(video, top, before, progress), curve))
+        return self._still(
+            video,
+            lambda: self._asked(video, top, before, progress),
+            lambda asked: self.answerer.text(query, *asked, curve),
+        )
 
     def moments(
         self, category: str | Sequence[str], video: Videos = None, top: int = 5, before: float | str | None = None,
@@ -208,7 +213,9 @@ class EpisodicMemory:
         if not query.categories:
             raise VilcoError("empty-query", "no category was given.", "Name an activity, such as: wash dishes")
         return self._still(
-            video, lambda: self.answerer.moments(query, *self._asked(video, top, before, progress), curve)
+            video,
+            lambda: self._asked(video, top, before, progress),
+            lambda asked: self.answerer.moments(query, *asked, curve),
         )
 
     def find(
@@ -222,7 +229,11 @@ class EpisodicMemory:
         """
         corners = box if isinstance(box, Box) or box is None else Box(*box)
         query = self._visual(image, corners)
-        return self._still(video, lambda: self.answerer.find(query, *self._asked(video, top, before, progress), curve))
+        return self._still(
+            video,
+            lambda: self._asked(video, top, before, progress),
+            lambda asked: self.answerer.find(query, *asked, curve),
+        )
 
     def frame(self, video: str | Path, time: float) -> Any:
         """The frame [H, W, 3] uint8 displayed at `time` seconds of a recording."""
@@ -247,33 +258,34 @@ class EpisodicMemory:
             return visual_query(pixels, box, f"{Path(spot[1]).name}@{spot[2]}")
         return visual_query(read_picture(Path(image).expanduser()), box, Path(image).name)
 
-    def _still(self, video: Videos, ask: Callable[[], Answer]) -> Answer:
-        """`ask()`, once more over what is left when another process removed a recording of the library meanwhile."""
+    def _still(self, video: Videos, asked: Callable[[], Asked], answer: Callable[[Asked], Answer]) -> Answer:
+        """`answer(asked())`, once more over what is left when another process removed a recording meanwhile.
+
+        What was asked is checked before the encoders are waited for, which can take half a minute.
+        """
         try:
-            return ask()
+            return answer(asked())
         except VilcoError as error:
             if error.code != "no-such-video" or video is not None:
                 raise
-        return ask()
+        return answer(asked())
 
-    def _asked(
-        self, video: Videos, top: int, before: float | str | None, progress: Progress | None
-    ) -> tuple[list[Video], int, float | None]:
+    def _asked(self, video: Videos, top: int, before: float | str | None, progress: Progress | None) -> Asked:
         """(recordings to look in, top, before in seconds), checked."""
         if top < 1:
             raise VilcoError("bad-top", f"top is {top}.", "Ask for at least one moment.")
         limit = None if before is None else parse_time(before, "before")
+        remedy = "Name the one video whose time is meant."
+        if limit is not None and not video:
+            raise VilcoError("before-needs-one-video", "before was given with no video named.", remedy)
         videos = self._chosen(video, progress)
-        if limit is not None and (video is None or len(videos) != 1):
-            raise VilcoError(
-                "before-needs-one-video", f"before was given with {len(videos) if video else 'no'} videos named.",
-                "Name the one video whose time is meant.",
-            )  # fmt: skip
+        if limit is not None and len(videos) != 1:
+            raise VilcoError("before-needs-one-video", f"before was given with {len(videos)} videos named.", remedy)
         return videos, top, limit
 
     def _chosen(self, video: Videos, progress: Progress | None) -> list[Video]:
         if video is None or (not isinstance(video, str | Path) and not video):
-            videos = self.library.videos()
+            videos = self.library.videos() if self.catalogue.videos() else []
             if not videos:
                 raise VilcoError("empty-library", "the library holds no video.", "Add footage first: vilco add PATH")
             return videos

@@ -11,7 +11,10 @@ from vilco_app.jobs import Job
 from vilco_app.values import Answer, Moment, TimedBox, Track, Video, VilcoError
 from vilco_app.words import length, span, verdict
 
-SAVED_AS = (("csv", "CSV"), ("srt", "SRT"), ("vtt", "VTT"), ("edl", "EDL"), ("otio", "OTIO"), ("clips", "clips"))
+SAVED_AS = (
+    ("csv", "CSV", "A table"), ("srt", "SRT", "Subtitles"), ("vtt", "VTT", "Subtitles for the web"),
+    ("edl", "EDL", "An edit list"), ("otio", "OTIO", "A timeline for editors"), ("clips", "clips", "The moments cut out"),
+)  # fmt: skip
 
 
 def welcome(questions: Sequence[str] = ()) -> str:
@@ -74,7 +77,9 @@ def _acts(token: str, moments: bool, said: bool) -> str:
         parts.append('<button type="button" data-nothing>Take back what I said</button>')
     parts.append("</span>")
     if moments:
-        saves = "".join(f'<button type="button" data-save="{to}">{name}</button>' for to, name in SAVED_AS)
+        saves = "".join(
+            f'<button type="button" data-save="{to}" title="{what}">{name}</button>' for to, name, what in SAVED_AS
+        )
         parts.append(
             f'<span class="v-save" role="group" aria-label="Save this answer as"><span class="v-quiet">Save as</span>{saves}</span>'
         )

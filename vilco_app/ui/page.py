@@ -21,7 +21,7 @@ POLL_SECONDS = 1.5  # how often the page looks at the job table; a job's progres
 PLAYER = """
 <div id="v-player">
   <div id="v-stage"><video id="v-video" controls preload="metadata" playsinline></video><div id="v-live"></div>
-  <div id="v-draw" hidden></div><div id="v-message">Nothing open yet</div></div>
+  <div id="v-draw" hidden></div><div id="v-message">Press a moment or a video to see it here</div></div>
   <div id="v-strip" role="group" aria-label="Moments in this video"></div>
   <div id="v-under"><div id="v-caption" aria-live="polite"></div>
   <div id="v-say" role="group" aria-label="Correct this moment" hidden><button type="button" data-edge="start">Starts here</button>

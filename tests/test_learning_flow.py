@@ -125,6 +125,17 @@ def test_one_example_and_a_negative_are_a_stage(tmp_path: Path, library: TinyLib
     assert report.matrix.values == ((None,),)
 
 
+def test_absences_are_weighed_and_an_unknown_preset_is_refused(tmp_path: Path, library: TinyLibrary) -> None:
+    made = stage(library, "one", True)
+    made["examples"] += [
+        {"id": f"n{w}", "video": "v1.mp4", "query": f"where is the {w}", "windows": []} for w in WORDS[3:]
+    ]
+    report = learning.learn(tmp_path, library, TinyProfile(), made)
+    assert "3 not in the footage" in report.fusion.reasons["nlq absent"] and not report.fusion.doubts
+    with pytest.raises(VilcoError, match="nosuch"):
+        learning.learn(tmp_path, library, TinyProfile(), made, preset="nosuch")
+
+
 def test_moments_are_learnt_and_their_names_kept(tmp_path: Path, library: TinyLibrary) -> None:
     made = learning.learn(tmp_path, library, TinyProfile(), stage(library, "acts", True, "category"), strategy="vilco")
     state = load_state(Snapshots(tmp_path).path(made.snapshot) / "model.safetensors")["learner"]

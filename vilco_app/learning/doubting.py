@@ -29,10 +29,8 @@ def choose_doubt(probes: Sequence[Probe], library: Any, profile: Any) -> tuple[D
     if not absences:
         return None, ""
     if absences < LEAST or int(present.sum()) < LEAST:
-        return (
-            None,
-            f"only {absences} absences and {int(present.sum())} presences to check by; {LEAST} of each are needed",
-        )
+        found = f"to check by: {absences} not in the footage, {int(present.sum())} in it"
+        return None, f"{found}; {LEAST} of each are needed"
     before = _confidences(usable, library, profile)
     best = np.array([float(p.network.windows.scores.max(initial=0.0)) for p in usable if p.network is not None])
     return fit_doubt(present, before, best)

@@ -138,3 +138,14 @@ def test_a_question_before_any_footage_says_so_at_once(tmp_path: Path) -> None:
 
     shown = list(_answering(empty, Indexer(empty), None, ask)("a cat", "all videos"))
     assert len(shown) == 1 and "no footage yet" in shown[0][0] and shown[0][1]["error"]["code"] == "empty-library"
+
+
+def test_a_question_waits_for_the_first_footage(tmp_path: Path) -> None:
+    from vilco_app.ui.page import _answering
+
+    empty, indexer = EpisodicMemory(tmp_path), Indexer(EpisodicMemory(tmp_path))
+    indexer.add([tmp_path / "nothing-works-on-it-yet.mp4"])
+    answers = _answering(empty, indexer, None, lambda query, where: pytest.fail("asked too early"))(
+        "a cat", "all videos"
+    )
+    assert "being prepared" in next(answers)[0]  # said at once, while it waits

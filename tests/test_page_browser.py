@@ -128,6 +128,34 @@ def test_a_thing_marked_in_the_player_is_found(page: Any) -> None:
     assert page.inner_text(".v-card >> nth=0").count("carphone")
 
 
+def test_edges_marked_in_the_player_are_the_answer_from_then_on(page: Any) -> None:
+    ask(page, "a bicycle")
+    card = page.query_selector("#v-result .v-card")
+    wanted = json.loads(card.get_attribute("data-seek"))
+    card.click()
+    page.wait_for_function(
+        """([id, start]) => { const v = document.getElementById('v-video');
+        return v.src.includes(id) && v.readyState >= 2 && !v.seeking && v.currentTime >= start - 0.05 }""",
+        arg=[wanted["video"], wanted["start"]],
+    )
+    for edge, time in (("start", 1.0), ("end", 3.5)):
+        page.evaluate("t => { const v = document.getElementById('v-video'); v.pause(); v.currentTime = t }", time)
+        page.wait_for_function("!document.getElementById('v-video').seeking")
+        page.click(f"[data-edge={edge}]")
+    assert "0:01.0 – 0:03.5" in page.inner_text("#v-caption")
+    page.click("[data-right]")
+    page.wait_for_selector("#v-result .v-note:has-text('0:01 to 0:03')")
+    ask(page, "A bicycle?")
+    assert "as you said" in page.inner_text("#v-result .v-card >> nth=0")
+    with page.expect_download() as saved:
+        page.click("[data-save=csv]")
+    assert saved.value.suggested_filename == "A-bicycle.csv"
+    page.click("#v-result [data-nothing]")
+    page.wait_for_selector("#v-result .v-note:has-text('Taken back')")
+    ask(page, "a bicycle")
+    assert page.query_selector("#v-result em:has-text('as you said')") is None
+
+
 def test_a_path_is_added_and_a_refusal_is_said(page: Any, tmp_path: Path) -> None:
     (tmp_path / "notes.mp4").write_text("no film")
     page.fill("#v-path input, #v-path textarea", str(tmp_path / "notes.mp4"))

@@ -181,7 +181,7 @@
       save(answer, data.save).finally(() => { target.disabled = false; });
     } else if ("absent" in data) tell(answer, { absent: true });
     else if ("nothing" in data) tell(answer, { nothing: true });
-    else if ("edge" in data && card) edge(data.edge);
+    else if ("edge" in data && card && state.parts.length) edge(data.edge);
     else if ("right" in data && card) {
       const edges = card.edited ? { start: card.start, end: card.end } : {};
       tell(card.answer, { rank: card.rank, ...edges });

@@ -87,6 +87,23 @@ def test_corrections_answer_first_and_forgetting_takes_them_away(make_home: Call
         memory.forget(street, 5, 4)
 
 
+def test_a_question_without_a_known_word_is_not_found(memory: EpisodicMemory) -> None:
+    answer = memory.ask("where is my \N{CAT}?")
+    assert answer.confidence == 0 and not answer.found and answer.concepts == ()
+    assert memory.ask("where is my cat?").concepts
+
+
+def test_a_corrected_picture_answer_keeps_a_box(make_home: Callable[[], Path], street: Path) -> None:
+    """The person said when, not where: the whole frame, unless boxes were found there."""
+    memory = EpisodicMemory(make_home())
+    memory.add(street)
+    picture = memory.frame(street, 8.5)
+    memory.correct(memory.find(picture), rank=1, start=0.1, end=0.4)
+    first = memory.find(picture).tracks[0]
+    assert first.moment.source == "correction" and first.boxes
+    assert all(0.1 <= b.time <= 0.4 for b in first.boxes)
+
+
 def test_what_is_said_of_categories_is_kept_for_each(make_home: Callable[[], Path], street: Path) -> None:
     """Ego4D's categories carry commas; a correction of one is not one of the others."""
     memory = EpisodicMemory(make_home())

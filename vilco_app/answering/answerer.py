@@ -194,6 +194,8 @@ class Answerer:
             moments = self._moments(grounded, passages, top, category, sure)
             curves = self._curves(grounded.curves, passages) if curve else ()
         found = self.library.corrections(make_key(kind, words), [v.id for v in videos])
+        if not vectors.understood:
+            certainty = 0.0
         moments, certainty = apply_corrections(found, moments, certainty, videos, top, before, category)
         return Answer(
             query=words,

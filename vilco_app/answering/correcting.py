@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vilco_app.values import Correction, Moment, Track, Video
+from vilco_app.values import Correction, Moment, TimedBox, Track, Video
 
 CORRECTED = 1.0  # score and confidence of what a person said
 
@@ -60,7 +60,8 @@ def correct_tracks(
     top: int,
     before: float | None,
 ) -> tuple[tuple[Track, ...], float]:
-    """`apply_corrections` for tracks: a corrected window takes the boxes of the tracks found inside it."""
+    """`apply_corrections` for tracks: a corrected window takes the boxes of the tracks found inside it, or, as a person
+    said when but not where, the whole frame at its start."""
     moments, certainty = apply_corrections(
         corrections, [t.moment for t in tracks], certainty, videos, top, before, None
     )
@@ -70,6 +71,7 @@ def correct_tracks(
         track = by_moment.get(id(m))
         if track is None:
             boxes = [b for t in tracks if t.moment.video == m.video for b in t.boxes if m.start <= b.time <= m.end]
+            boxes = boxes or [TimedBox(m.start, 0.0, 0.0, 1.0, 1.0)]
             track = Track(m, tuple(sorted(boxes, key=lambda b: b.time)))
         out.append(track)
     return tuple(out), certainty

@@ -26,7 +26,9 @@ class Questions:
         if looked_for == text:
             return typed
         short = self._encode(looked_for)
-        return replace(typed, scene=short.scene, thing=short.thing, concepts=short.concepts)
+        return replace(
+            typed, scene=short.scene, thing=short.thing, concepts=short.concepts, understood=short.understood
+        )
 
     def _encode(self, text: str) -> TextVectors:
         with self._lock:

@@ -22,13 +22,13 @@ QUESTION = "a parked bicycle"
 
 def indexing_rows(bench: Bench) -> list[Row]:
     """CPU time of indexing 60 s of 1080p30 against decoding and scaling the same samples with the same skipping."""
-    from vilco_app.encoders import RuntimeOptions, load_profile
+    from vilco_app.encoders import load_profile
     from vilco_app.library import Library
     from vilco_app.video import open_recording, samples
 
     film = bench.film("1080p", 60, 1920, 1080)
     home = bench.home("indexing")
-    profile = load_profile("embedded", home / "models", runtime=RuntimeOptions(threads=bench.threads))
+    profile = load_profile("embedded", home / "models")  # with the threads the product gives it
     for batch in samples(open_recording([film]), RATE, profile.short_side):
         profile.encode(batch.frames)  # warm up: first calls allocate
         break

@@ -39,6 +39,7 @@ class TextVectors:
     sentence [Dt] and tokens [L, Dt]: the text encoder's own vectors (what the ViLCo network reads).
     scene [Dg] and thing [Dr]: directions in the space of `Features.globals` / `.regions`; the inner product with a stored
     vector says how well it fits. None in profiles that are not aligned. concepts: what the question was mapped to.
+    understood: False when the encoder knows not one word of the question.
     """
 
     sentence: np.ndarray
@@ -46,6 +47,7 @@ class TextVectors:
     scene: np.ndarray | None = None
     thing: np.ndarray | None = None
     concepts: tuple[Concept, ...] = ()
+    understood: bool = True
 
 
 @dataclass(frozen=True)

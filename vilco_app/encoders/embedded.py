@@ -9,6 +9,7 @@ on it. Both are inner products, so FAISS does the searching. A third block holds
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -54,6 +55,36 @@ class EmbeddedOptions:
     concepts: int = 5
 
 
+LITTLE_WORDS = frozenset(
+    [
+        "a",
+        "an",
+        "the",
+        "my",
+        "your",
+        "his",
+        "her",
+        "our",
+        "their",
+        "this",
+        "that",
+        "of",
+        "in",
+        "on",
+        "at",
+        "to",
+        "with",
+        "and",
+        "or",
+        "i",
+        "me",
+        "it",
+        "is",
+        "was",
+    ]
+)
+
+
 class MiniLM:
     """all-MiniLM-L6-v2: sentences -> unit vectors [N, 384] (mean over tokens) and token vectors [L, 384]."""
 
@@ -76,6 +107,12 @@ class MiniLM:
 
     def tokens(self, text: str) -> np.ndarray:
         return self._all_tokens([text])[0]
+
+    def knows(self, text: str) -> bool:
+        """False when what the vocabulary has no piece for (an emoji, say) leaves nothing but little words."""
+        pieces = self._tokenizer.encode(text, add_special_tokens=False).tokens
+        left = [p for p in pieces if p != "[UNK]" and p.isalnum() and p not in LITTLE_WORDS]
+        return bool(left) or "[UNK]" not in pieces
 
     def _all_tokens(self, texts: Sequence[str], batch: int = 32) -> list[np.ndarray]:
         encoded = [e.ids for e in self._tokenizer.encode_batch(list(texts))]
@@ -134,7 +171,9 @@ class EmbeddedProfile:
         from safetensors.numpy import load_file
 
         self.options = options or EmbeddedOptions()
-        runtime = runtime or RuntimeOptions()
+        every_core = runtime or RuntimeOptions()
+        # beside decoding, which is three quarters of indexing: fewer threads cost less CPU and the decoder has the rest
+        runtime = runtime or RuntimeOptions(threads=max(1, (os.cpu_count() or 1) // 4))
         self.id = f"embedded@{VERSION}"
         self.name, self.version = "efficientnet-lite0", VERSION
         self.preprocess = f"rgb-short{self.options.short_side}-pm1"
@@ -149,7 +188,7 @@ class EmbeddedProfile:
 
         self.folder = embedded_folder(models, progress)
         self._vision = open_network(self.folder, "vision", runtime, module("vision"))
-        self._open_dense = lambda: open_network(self.folder, "dense", runtime, module("dense"))
+        self._open_dense = lambda: open_network(self.folder, "dense", every_core, module("dense"))
         self._dense: Network | None = None
         self._lock = Lock()
         self.text_encoder = open_minilm(self.folder, runtime)
@@ -219,6 +258,8 @@ class EmbeddedProfile:
         scene = np.concatenate([sentence, self.options.class_scale * thing, colour])
         best = np.argsort(-weights)[: self.options.concepts]
         concepts = tuple(Concept(self._words[i], float(weights[i])) for i in best)
+        if not self.text_encoder.knows(text):
+            return TextVectors(sentence, tokens, scene.astype(np.float32), thing, understood=False)
         return TextVectors(sentence, tokens, scene.astype(np.float32), thing, concepts)
 
 

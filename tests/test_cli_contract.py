@@ -221,7 +221,10 @@ def test_an_interrupted_add_can_be_taken_up_again(make_home: Callable[[], Path],
     home = make_home()
     environment = dict(os.environ, VILCO_HOME=str(home))
     command = [sys.executable, "-m", "vilco_app.cli", "add", str(film), "--rate", "8"]  # long enough to be caught
-    child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores Ctrl-C
+    )  # fmt: skip
     table, until = Jobs(home), time.monotonic() + 120
     while not any(job.state == "running" for job in table.list()) and time.monotonic() < until:
         time.sleep(0.01)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.library_stand_ins import DIM, REGION_DIM, TinyFootage, TinyProfile, vector, write_video
 from vilco_app.library import Library
+from vilco_app.library import segments as segments_module
 from vilco_app.library.generations import GenerationDefaults
 from vilco_app.library.indexing import IndexingDefaults
 from vilco_app.library.library import LibraryDefaults
@@ -138,6 +139,32 @@ def test_a_reader_in_the_middle_of_a_question_survives_a_new_generation(tmp_path
     del asking.catalogue.version  # type: ignore[method-assign]
     (hits,) = asking.search_globals(np.ones(DIM), 5)
     assert set(hits.videos) == {ids[1]}
+
+
+@pytest.mark.parametrize("moment", [1, 2, 3])
+def test_a_segment_that_goes_while_it_is_being_opened_is_not_half_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """Another process builds the next generation just before FAISS is called for the `moment`th time in a search."""
+    library = make(tmp_path / "home", PROJECTED)
+    ids = fill(library, tmp_path, (60, 60))
+    asking, real, calls = make(tmp_path / "home", PROJECTED), segments_module.load_faiss, 0
+
+    def load_faiss() -> object:
+        nonlocal calls
+        calls += 1
+        if calls == moment:
+            monkeypatch.setattr(segments_module, "load_faiss", real)
+            library.remove(ids[0])
+        return real()
+
+    monkeypatch.setattr(segments_module, "load_faiss", load_faiss)
+    expected = brute(library, [ids[1]], "globals", np.ones(DIM, np.float32), 5)
+    (hits,) = asking.search_globals(np.ones(DIM), 5)
+    assert calls == moment
+    got = [(v, t) for v, t in zip(hits.videos, hits.times.tolist(), strict=True) if v == ids[1]]
+    assert got[:1] == [expected[0][:2]]
+    assert len(hits.rows) == 5 and not list(library.generations_folder.glob("*/.segment-*"))
 
 
 def test_vectors_of_another_profile_are_refused(tmp_path: Path) -> None:

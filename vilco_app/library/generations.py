@@ -16,7 +16,7 @@ from vilco_app.library.catalogue import Catalogue
 from vilco_app.library.features import TakeArrays, take_folder
 from vilco_app.library.locks import publishing
 from vilco_app.library.records import SegmentRecord, Span, Take
-from vilco_app.library.segments import SegmentDefaults, build_segment
+from vilco_app.library.segments import SegmentDefaults, build_segment, remove_segment
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,12 @@ class Generations:
         named = self.catalogue.segment_names()
         folders = list(self.features.glob(f"{video or '*'}/*/take*"))
         takes = {take_folder(self.features, take) for take in self.catalogue.takes(video=video)}
-        for folder in [*(f for f in segments if f.name not in named), *(f for f in folders if f not in takes)]:
-            shutil.rmtree(folder, ignore_errors=True)
+        for folder in segments:
+            if folder.name not in named:
+                remove_segment(folder)
+        for folder in folders:
+            if folder not in takes:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _joined(spans: Iterable[Span]) -> list[Span]:

@@ -173,7 +173,7 @@ class Searcher:
 def _runs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sorted values [N] -> distinct values, and where the run of each starts and ends."""
     distinct, starts = np.unique(values, return_index=True)
-    return distinct, starts, np.append(starts[1:], len(values))
+    return distinct, starts, np.append(starts, len(values))[1:]
 
 
 def _scores(kind: str, joined: Joined, rows: np.ndarray, vector: np.ndarray) -> np.ndarray:

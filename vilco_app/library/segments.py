@@ -161,6 +161,16 @@ def principal(sample: np.ndarray, components: int) -> np.ndarray:
     return np.ascontiguousarray(directions[:, ::-1][:, : min(components, sample.shape[1])], dtype=np.float32)
 
 
+def remove_segment(folder: Path) -> None:
+    """Delete a segment that nobody names any more. It vanishes whole, so that no reader opens a half of it."""
+    hidden = folder.with_name(f".{folder.name.lstrip('.')}")
+    try:
+        os.replace(folder, hidden)
+    except OSError:  # already hidden, or not ours to move: deleted where it lies
+        hidden = folder
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
 class Segment:
     """An opened segment, memory-mapped. Raises FileNotFoundError when it has been replaced meanwhile. Thread-safe."""
 
@@ -178,13 +188,19 @@ class Segment:
         self.firsts = {
             "globals": np.array([s.first for s in spans]), "regions": np.array([s.region_first for s in spans]),
         }  # fmt: skip
-        self._opened = {kind: self._open(kind) for kind in ("globals", "regions")}
+        try:
+            self._opened = {kind: self._open(kind) for kind in ("globals", "regions")}
+        finally:
+            if not self.folder.is_dir():  # taken away meanwhile (see `remove_segment`): whatever was read may be half
+                raise FileNotFoundError(2, "replaced meanwhile", str(self.folder))
 
     def _open(self, kind: str) -> tuple[Any, np.ndarray | None] | None:
         faiss = load_faiss()
         path = self.folder / f"{kind}.faiss"
-        if not path.is_file():
+        if self.starts[kind][-1] == 0:
             return None
+        if not path.is_file():
+            raise FileNotFoundError(2, "not there", str(path))
         basis = path.with_suffix(".npy")
         return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC), np.load(basis) if basis.is_file() else None
 

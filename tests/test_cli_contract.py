@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from vilco_app.jobs import Jobs
-from vilco_app.values import Answer
+from vilco_app.reading import read_answer
 
 HEAVY = ("torch", "gradio", "transformers", "faiss", "openvino", "numpy", "av")
 
@@ -100,7 +100,7 @@ socket.getaddrinfo, socket.socket.connect = getaddrinfo, connected
 def test_a_question_by_id_prefix_finds_the_bicycle(library: Path) -> None:
     video = asked("list", home=library)["videos"][0]
     answer = asked("ask", "a parked bicycle", "--video", video["id"][:6], "--top", "2", "--curve", home=library)
-    assert Answer.from_json(answer).to_json() == answer
+    assert read_answer(answer).to_json() == answer
     assert answer["kind"] == "text" and answer["tracks"] == [] and 1 <= len(answer["moments"]) <= 2
     best = answer["moments"][0]
     assert best["video"] == video["id"] and best["start"] >= 3.5  # before, there are only cars

@@ -22,7 +22,8 @@ from vilco_app.encoders.colours import COLOURS, colour_vector, colour_words
 from vilco_app.encoders.concepts import imagenet_words
 from vilco_app.encoders.embedded import EmbeddedProfile, resize_long, resize_short
 from vilco_app.encoders.weights import LITE0, TOKENIZER, built_by, built_folder
-from vilco_app.values import VilcoError, resolve_home
+from vilco_app.home import resolve_home
+from vilco_app.values import VilcoError
 
 MODELS = resolve_home() / "models"
 

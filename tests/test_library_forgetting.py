@@ -49,7 +49,7 @@ def test_a_forgotten_span_is_gone_everywhere(tmp_path: Path, segments: SegmentDe
                 assert hits.scores[0] < 0.98
         check(one)
     assert {(c.query, c.windows) for c in library.corrections()} == {("both", ((5.0, 6.0),)), ("absent", ())}
-    assert [a.query for a in library.history()] == ["does not"]
+    assert [p.answer.query for p in library.history()] == ["does not"]
     assert not cache.exists()
     live = {t.id for t in library.catalogue.takes()}
     assert not live & before
@@ -221,7 +221,7 @@ def test_corrections_are_found_by_key_and_the_newest_counts(tmp_path: Path) -> N
     for windows in ([(5, 4)], [(50, 70)], [(-1, 2)]):
         with pytest.raises(VilcoError, match="window"):
             library.correct("k", "where", "text", video, windows)
-    library.remove_correction(newest.id)
+    library.take_back(newest.id)
     assert library.corrections("k", [video]) == []
     with pytest.raises(VilcoError):
-        library.remove_correction(newest.id)
+        library.take_back(newest.id)

@@ -13,8 +13,9 @@ import pytest
 
 from tests.media import make
 from vilco_app import EpisodicMemory
+from vilco_app.reading import read_answer
 from vilco_app.ui.demo import demo_paths
-from vilco_app.values import Answer, VilcoError
+from vilco_app.values import VilcoError
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def memory(make_home: Callable[[], Path]) -> EpisodicMemory:
 
 def test_every_answer_is_its_json(memory: EpisodicMemory) -> None:
     for answer in (memory.ask("a taxi", curve=True), memory.moments(["driving", "cycling"])):
-        assert Answer.from_json(answer.to_json()).to_json() == answer.to_json()
+        assert read_answer(answer.to_json()).to_json() == answer.to_json()
         assert answer.searched.videos == 3 and answer.searched.seconds == pytest.approx(44.0, abs=0.5)
 
 
@@ -109,7 +110,7 @@ def test_what_is_said_of_categories_is_kept_for_each(make_home: Callable[[], Pat
     memory = EpisodicMemory(make_home())
     memory.add(street)
     asked = ["cut, chop or slice a vegetable", "ride_a_bicycle"]
-    saved = Answer.from_json(memory.moments(asked, top=2).to_json())
+    saved = read_answer(memory.moments(asked, top=2).to_json())
     assert saved.categories == tuple(asked)
     memory.correct(saved, absent=True)
     assert memory.moments(asked[0]).confidence == 0 and not memory.moments(asked[0]).moments

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from vilco_app.cli_support import read_answer
-from vilco_app.values import Answer, VilcoError
+from vilco_app.cli_support import given_answer
+from vilco_app.reading import read_answer
+from vilco_app.values import VilcoError
 
 ANSWER: dict[str, Any] = {
     "schema": 1, "query": "a cat", "kind": "visual", "found": True, "confidence": 0.7, "threshold": 0.5,
@@ -33,7 +34,7 @@ def edited(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
 
 
 def test_an_answer_is_read_as_it_was_written() -> None:
-    assert Answer.from_json(ANSWER).to_json() == ANSWER
+    assert read_answer(ANSWER).to_json() == ANSWER
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_an_answer_is_read_as_it_was_written() -> None:
 )  # fmt: skip
 def test_a_field_of_a_wrong_type_is_named(path: tuple[Any, ...], value: Any) -> None:
     with pytest.raises(VilcoError) as caught:
-        Answer.from_json(edited(path, value))
+        read_answer(edited(path, value))
     assert caught.value.code == "bad-answer"
 
 
@@ -59,10 +60,10 @@ def test_a_field_of_a_wrong_type_is_named(path: tuple[Any, ...], value: Any) -> 
 def test_a_missing_field_is_named(name: str) -> None:
     data = {key: value for key, value in ANSWER.items() if key != name}
     with pytest.raises(VilcoError, match=name):
-        Answer.from_json(data)
+        read_answer(data)
 
 
 def test_json_nested_without_end_is_no_answer(tmp_path: Path) -> None:
     (tmp_path / "deep.json").write_text("[" * 100_000)
     with pytest.raises(VilcoError, match=r"deep\.json"):
-        read_answer(tmp_path / "deep.json")
+        given_answer(tmp_path / "deep.json")

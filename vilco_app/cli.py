@@ -14,11 +14,12 @@ import typer
 
 from vilco_app import __version__
 from vilco_app import cli_support as support
+from vilco_app.cli_answers import register as register_answers
 from vilco_app.cli_bench import bench
 from vilco_app.cli_library import register as register_library
 from vilco_app.cli_models import register as register_models
 from vilco_app.cli_models import register_reserved
-from vilco_app.cli_support import Before, CurveFlag, Home, Json, Output, ProfileName, Top, Videos
+from vilco_app.cli_support import Before, CurveFlag, Home, Json, ProfileName, Top, Videos
 from vilco_app.values import VilcoError
 
 # typer carries click's classes under changing names; every usage error has this base
@@ -127,38 +128,7 @@ def _box(text: str | None) -> tuple[float, float, float, float] | None:
     return x1, y1, x2, y2
 
 
-@app.command(rich_help_panel="Ask")
-def correct(
-    answer: Annotated[Path, typer.Argument(help="An answer saved with --json ('-' for stdin).")],
-    rank: Annotated[int | None, typer.Option("--rank", min=1, help="Which moment of the answer this is about.")] = None,
-    start: Annotated[str | None, typer.Option("--start", help="Where it really starts.")] = None,
-    end: Annotated[str | None, typer.Option("--end", help="Where it really ends.")] = None,
-    absent: Annotated[bool, typer.Option("--absent", help="It is not in there at all.")] = False,
-    home: Home = None,
-    json: Json = False,
-) -> None:
-    """Say what is right; the same question answers so from then on."""
-    from vilco_app.words import clock
-
-    correction = support.memory(home).correct(support.read_answer(answer), rank, start, end, absent)
-    spans = ", ".join(f"{clock(a, 1)} to {clock(b, 1)}" for a, b in correction.windows) or "not in there"
-    support.emit(json, {"correction": correction.to_json()}, lambda: f"Noted for '{correction.query}': {spans}.")
-
-
-@app.command(rich_help_panel="Ask")
-def export(
-    answer: Annotated[Path, typer.Argument(help="An answer saved with --json ('-' for stdin).")],
-    output: Output,
-    to: Annotated[str, typer.Option("--to", help="csv, srt, vtt, edl, otio or clips.")],
-    home: Home = None,
-    json: Json = False,
-) -> None:
-    """Write an answer as a table, subtitles, an edit list or clips."""
-    paths = support.memory(home).export(support.read_answer(answer), to, output)
-    data = {"path": str(paths[0]), "paths": [str(p) for p in paths]}
-    support.emit(json, data, lambda: "\n".join(str(p) for p in paths))
-
-
+register_answers(app)
 register_library(app)
 register_models(app)
 

@@ -151,7 +151,7 @@ def setup(
     import os
 
     from vilco_app.encoders import setup as prepare
-    from vilco_app.values import resolve_home
+    from vilco_app.home import resolve_home
 
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         os.environ.pop(name, None)

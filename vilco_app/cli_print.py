@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vilco_app.values import Answer, Video
+from vilco_app.values import Answer, Correction, PastQuestion, Video
 from vilco_app.words import clock, length, verdict
 
 
@@ -41,6 +41,31 @@ def answer_text(answer: Answer) -> str:
     if rows:
         lines += ["", table(rows, right=(0, 2))]
     return "\n".join(lines)
+
+
+def corrections_text(corrections: Sequence[Correction], paths: dict[str, str]) -> str:
+    """One line per correction. paths: of the recordings, by id."""
+    if not corrections:
+        return "Nothing was corrected yet. Correct an answer with: vilco correct last --rank 1"
+    rows = [("id", "question", "where", "video")]
+    for c in corrections:
+        where = ", ".join(f"{clock(a, 1)} to {clock(b, 1)}" for a, b in c.windows) or "not in there"
+        rows.append((c.id, c.query, where, Path(paths.get(c.video, c.video)).name))
+    return table(rows)
+
+
+def history_text(history: Sequence[PastQuestion]) -> str:
+    """One line per question: when it was asked, what was found first."""
+    if not history:
+        return "Nothing was asked yet."
+    rows = [("asked (UTC)", "question", "answer", "video")]
+    for past in history:
+        answer = past.answer
+        first = answer.moments[0] if answer.moments else None
+        where = "" if first is None else f"{clock(first.start, 1)} to {clock(first.end, 1)}"
+        said = where if answer.found else f"not found (guess: {where})" if where else "not found"
+        rows.append((past.asked[:19].replace("T", " "), answer.query, said, Path(first.path).name if first else ""))
+    return table(rows)
 
 
 def _place(x1: float, y1: float, x2: float, y2: float) -> str:

@@ -135,11 +135,16 @@ def _tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def read_answer(path: Path) -> Any:
-    """The answer stored in a JSON file ('-' for stdin). Raises VilcoError naming the file."""
-    from vilco_app.values import Answer
+def given_answer(path: Path, home: Path | None = None) -> Any:
+    """The answer stored in a JSON file ('-' for stdin, 'last' for the one given last). Raises VilcoError naming the file."""
+    from vilco_app import reading
 
     remedy = "Use a file written by: vilco ask ... --json > answer.json"
+    if str(path) == "last" and not path.exists():
+        given = memory(home).history(1)
+        if given:
+            return given[0].answer
+        raise VilcoError("no-history", "last: nothing was asked in this home yet.", 'Ask first: vilco ask "..."')
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -151,7 +156,7 @@ def read_answer(path: Path) -> Any:
     if not isinstance(data, dict):
         raise VilcoError("bad-answer", f"{path} does not hold an answer.", remedy)
     try:
-        return Answer.from_json(data)
+        return reading.read_answer(data)
     except VilcoError as error:
         raise VilcoError(error.code, f"{path}: {error.message}", error.remedy) from None
 

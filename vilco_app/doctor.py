@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vilco_app.values import VideoRefused, resolve_home
+from vilco_app.home import resolve_home
+from vilco_app.values import VideoRefused
 
 
 @dataclass(frozen=True)

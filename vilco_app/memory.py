@@ -6,124 +6,39 @@ Everything heavy is loaded on first use and kept; methods may be called from sev
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vilco_app.parts import Parts, Progress
 from vilco_app.values import (
     AddReport,
     Answer,
     Box,
     Correction,
     MomentQuery,
+    PastQuestion,
     TextQuery,
     Video,
     VilcoError,
     VisualQuery,
-    resolve_home,
 )
-from vilco_app.words import parse_time
+from vilco_app.words import parse_time, plain_words
 
 if TYPE_CHECKING:
-    from vilco_app.answering import Answerer
-    from vilco_app.encoders.base import Profile
     from vilco_app.jobs import Jobs
     from vilco_app.learning.types import EvaluationReport, LearnReport, ModelList
-    from vilco_app.library import Library
 
-Progress = Callable[[float, float, str], None]
 Videos = str | Path | Sequence[str | Path] | None  # ids, prefixes or paths; None: the whole library
 Asked = tuple[list[Video], int, float | None]  # recordings to look in, top, before in seconds
 Corners = Box | tuple[float, float, float, float]
 
 
-class EpisodicMemory:
+class EpisodicMemory(Parts):
     """Hours of first-person video that can be asked.
 
     home: data folder (`resolve_home`). profile: the encoders to index and ask with; "auto" = the best on this machine.
     """
-
-    def __init__(self, home: str | Path | None = None, profile: str = "auto", progress: Progress | None = None) -> None:
-        """progress(done, total, text): told while encoders are prepared, once per home; it takes about half a minute."""
-        self.home = resolve_home(home)
-        self._profile_name, self._progress = profile, progress
-        self._lock = threading.Lock()
-        self._locks: dict[str, threading.RLock] = {}
-        self._parts: dict[str, Any] = {}
-
-    # --- parts, each made once ---------------------------------------------------------------------------------
-
-    def _part(self, name: str, make: Callable[[], Any]) -> Any:
-        """The part `name`, made by the first who asks; others wait for it, and for it alone."""
-        with self._lock:
-            lock = self._locks.setdefault(name, threading.RLock())
-        with lock:
-            if name not in self._parts:
-                self._parts[name] = make()
-            return self._parts[name]
-
-    @property
-    def profile(self) -> Profile:
-        """The encoders in use."""
-
-        def make() -> Any:
-            from vilco_app.encoders import load_profile
-
-            return load_profile(self._profile_name, self.home / "models", progress=self._progress)
-
-        return self._part("profile", make)
-
-    @property
-    def catalogue(self) -> Library:
-        """The library before any encoder is loaded: enough to list, show, remove, correct."""
-
-        def make() -> Any:
-            from vilco_app.library import Library
-
-            return Library(self.home, loader=self._load)
-
-        return self._part("catalogue", make)
-
-    @property
-    def library(self) -> Library:
-        """The library as the profile in use sees it."""
-        library = self.catalogue
-        library.use_profile(self.profile.id)
-        return library
-
-    def _load(self, profile_id: str) -> Profile:
-        """The profile a queued job was made for: ours, or another one of this machine."""
-        if self.profile.id == profile_id:
-            return self.profile
-        from vilco_app.encoders import load_profile
-
-        return load_profile(profile_id.rpartition("@")[0] or profile_id, self.home / "models")
-
-    @property
-    def answerer(self) -> Answerer:
-        """What answers: the zero-shot grounder, with the active snapshot's network where one is active.
-
-        Another process may learn or roll back meanwhile, so the active snapshot is looked up for every question.
-        """
-        from vilco_app.learning.snapshots import Snapshots
-
-        active = Snapshots(self.home).active()
-        name, answerer = self._part("answerer", lambda: (active, self._answerer()))
-        if name != active:
-            answerer = self._answerer()
-            self._parts["answerer"] = active, answerer
-        return answerer
-
-    def _answerer(self) -> Answerer:
-        from vilco_app import learning
-        from vilco_app.answering import Answerer
-
-        serving = learning.serving(self.home, self.profile)
-        return Answerer(
-            self.library, self.profile, network=serving.network, weights=serving.weights, snapshot=serving.snapshot,
-            doubts=serving.doubts,
-        )  # fmt: skip
 
     @property
     def jobs(self) -> Jobs:
@@ -196,7 +111,7 @@ class EpisodicMemory:
         video: where to look (a path not indexed yet is indexed first); top: how many moments; before: only moments that
         end by then, in the one video named; curve: keep the saliency curves. Raises VilcoError.
         """
-        query = TextQuery(_words(text, "question"))
+        query = TextQuery(plain_words(text, "question"))
         return self._still(
             video,
             lambda: self._asked(video, top, before, progress),
@@ -209,7 +124,7 @@ class EpisodicMemory:
     ) -> Answer:  # fmt: skip
         """Every window of one or more activity categories. Parameters as in `ask`."""
         given = [category] if isinstance(category, str) else list(category)
-        query = MomentQuery(tuple(dict.fromkeys(_words(c, "category") for c in given)))
+        query = MomentQuery(tuple(dict.fromkeys(plain_words(c, "category") for c in given)))
         if not query.categories:
             raise VilcoError("empty-query", "no category was given.", "Name an activity, such as: wash dishes")
         return self._still(
@@ -264,11 +179,13 @@ class EpisodicMemory:
         What was asked is checked before the encoders are waited for, which can take half a minute.
         """
         try:
-            return answer(asked())
+            found = answer(asked())
         except VilcoError as error:
             if error.code != "no-such-video" or video is not None:
                 raise
-        return answer(asked())
+            found = answer(asked())
+        self.catalogue.remember(found)
+        return found
 
     def _asked(self, video: Videos, top: int, before: float | str | None, progress: Progress | None) -> Asked:
         """(recordings to look in, top, before in seconds), checked."""
@@ -332,6 +249,25 @@ class EpisodicMemory:
         ]
         return made[0]
 
+    def corrections(self) -> list[Correction]:
+        """Everything that was corrected, oldest first."""
+        return self.catalogue.corrections()
+
+    def take_back(self, correction: str) -> Correction:
+        """Undo a correction (its id or a unique prefix of it): its question is answered as before. Raises VilcoError.
+
+        What a snapshot learnt from it stays learnt: go back with `use`.
+        """
+        return self.catalogue.take_back(correction)
+
+    def history(self, limit: int = 20) -> list[PastQuestion]:
+        """The questions asked last, newest first, with the answers given."""
+        return self.catalogue.history(limit)
+
+    def clear_history(self) -> int:
+        """Forget which questions were asked -> how many there were."""
+        return self.catalogue.clear_history()
+
     def export(self, answer: Answer, to: str, out: str | Path) -> list[Path]:
         """Write an answer as csv, srt, vtt, edl, otio or clips -> the paths written, the main one first."""
         from vilco_app.exports import exported_paths
@@ -385,19 +321,3 @@ class EpisodicMemory:
 def _paths(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     return [Path(p).expanduser() for p in given]
-
-
-def _words(text: str, name: str) -> str:
-    # bytes that the shell's locale could not decode arrive as surrogates, which no text encoder takes
-    clean = (
-        str(text).encode("utf-8", "surrogateescape" if _from_shell(str(text)) else "replace").decode("utf-8", "replace")
-    )
-    words = " ".join(clean.split())
-    if not words:
-        raise VilcoError("empty-query", f"the {name} is empty.", "Say in a few words what you look for.")
-    return words[:1000]  # longer than any question; the text encoder reads its first 256 tokens
-
-
-def _from_shell(text: str) -> bool:
-    """Whether all surrogates of a text are bytes Python could not decode in an argument."""
-    return all(0xDC80 <= ord(c) <= 0xDCFF for c in text if 0xD800 <= ord(c) <= 0xDFFF)

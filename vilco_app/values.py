@@ -7,7 +7,6 @@ displayed frame (rotation and sample aspect ratio applied). This module imports 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
@@ -233,90 +232,16 @@ class Answer:
         out["milliseconds"] = round(self.milliseconds, 1)
         return out
 
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> Answer:
-        """Read an answer written by `to_json`. Raises VilcoError naming the field that is missing or of a wrong type."""
-        try:
-            if data.get("schema") != SCHEMA:
-                raise VilcoError(
-                    "bad-answer", f"schema is {data.get('schema')!r}, not {SCHEMA}.",
-                    "Use an answer written by this version: vilco ask ... --json > answer.json",
-                )  # fmt: skip
 
-            def moment(m: dict[str, Any]) -> Moment:
-                category = m.get("category")
-                if not 0 <= _number(m, "start") <= _number(m, "end"):
-                    raise ValueError(f"{m['start']:g} to {m['end']:g} s is not a window")
-                return Moment(
-                    _plain_name(m, "video"), _word(m, "path"), _number(m, "start"), _number(m, "end"),
-                    _number(m, "score"), _one_of(m.get("source", "zero-shot"), "source", SOURCES),
-                    None if category is None else _word(m, "category"),
-                )  # fmt: skip
+@dataclass(frozen=True)
+class PastQuestion:
+    """An answer given earlier (without its curves) and when (ISO 8601, UTC)."""
 
-            return Answer(
-                query=_word(data, "query"), kind=_one_of(data["kind"], "kind", KINDS),
-                confidence=_number(data, "confidence"), threshold=_number(data, "threshold"),
-                searched=Searched(
-                    int(_number(data["searched"], "videos")),
-                    _number(data["searched"], "seconds"),
-                    _number(data["searched"], "indexed_seconds"),
-                    tuple(_plain_name({"ids": v}, "ids") for v in data["searched"].get("ids", ())),
-                ),
-                moments=tuple(moment(m) for m in data["moments"]),
-                tracks=tuple(
-                    Track(moment(t), tuple(TimedBox(*(_real(v, "boxes") for v in b)) for b in t["boxes"]))
-                    for t in data["tracks"]
-                ),
-                curves=tuple(
-                    Curve(
-                        _plain_name(c, "video"), tuple(_real(v, "times") for v in c["times"]),
-                        tuple(_real(v, "values") for v in c["values"]),
-                    )
-                    for c in data.get("curves", ())
-                ),
-                snapshot=_word(data["model"], "snapshot"), profile=_word(data["model"], "profile"),
-                milliseconds=_number(data, "milliseconds"), with_curves="curves" in data,
-                digest=None if data.get("digest") is None else _word(data, "digest"),
-                concepts=tuple(Concept(str(n), _real(w, "concepts")) for n, w in data.get("concepts", ())),
-                categories=tuple(_word({"categories": c}, "categories") for c in data.get("categories", ())),
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-            raise VilcoError(
-                "bad-answer", f"not an answer: {reason}.", "Use a file written by: vilco ask ... --json > answer.json"
-            ) from None
+    answer: Answer
+    asked: str
 
-
-def _real(value: Any, name: str) -> float:
-    """A finite number of an answer's JSON; ValueError names the field otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e15 < value < 1e15:
-        raise ValueError(f"{name} is {value!r}, not a number")
-    return value
-
-
-def _number(data: dict[str, Any], name: str) -> float:
-    return _real(data[name], name)
-
-
-def _word(data: dict[str, Any], name: str) -> str:
-    value = data[name]
-    if not isinstance(value, str):
-        raise ValueError(f"{name} is {value!r}, not a text")
-    return value
-
-
-def _plain_name(data: dict[str, Any], name: str) -> str:
-    """An id; files are named after it, so it may not lead out of a folder."""
-    value = _word(data, name)
-    if not value or set(value) & set("/\\\0"):
-        raise ValueError(f"{name} is {value!r}, not an id")
-    return value
-
-
-def _one_of(value: Any, name: str, choices: tuple[Any, ...]) -> Any:
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}, not one of {', '.join(choices)}")
-    return value
+    def to_json(self) -> dict[str, Any]:
+        return {**self.answer.to_json(), "asked": self.asked}
 
 
 @dataclass(frozen=True)
@@ -392,22 +317,3 @@ class Correction:
             "id": self.id, "query": self.query, "kind": self.kind, "video": self.video,
             "windows": [list(w) for w in self.windows], "created": self.created,
         }  # fmt: skip
-
-
-def resolve_home(home: str | Path | None = None) -> Path:
-    """The data folder: the argument, else $VILCO_HOME, else the checkout that holds app.py, else the user's data folder.
-
-    It holds `indexes/` (library) and `models/` (snapshots and converted encoders).
-    """
-    import os
-
-    if home is not None:
-        return Path(home).expanduser().resolve()
-    if os.environ.get("VILCO_HOME"):
-        return Path(os.environ["VILCO_HOME"]).expanduser().resolve()
-    checkout = Path(__file__).resolve().parent.parent
-    if (checkout / "app.py").is_file() and (checkout / "pyproject.toml").is_file():
-        return checkout
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("vilco", appauthor=False))

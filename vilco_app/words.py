@@ -91,3 +91,20 @@ def verdict(answer: Answer) -> str:
     if answer.found:
         return f"Found, {chance(answer.confidence)} right ({percent}); searched {searched(answer)}."
     return f"Not found in {searched(answer)} searched ({percent} likely to be in there). The closest guesses:"
+
+
+def plain_words(text: str, name: str) -> str:
+    """What a person asked in words, on one line. name: of what it is, for the VilcoError raised when it is empty."""
+    # bytes that the shell's locale could not decode arrive as surrogates, which no text encoder takes
+    clean = (
+        str(text).encode("utf-8", "surrogateescape" if _from_shell(str(text)) else "replace").decode("utf-8", "replace")
+    )
+    words = " ".join(clean.split())
+    if not words:
+        raise VilcoError("empty-query", f"the {name} is empty.", "Say in a few words what you look for.")
+    return words[:1000]  # longer than any question; the text encoder reads its first 256 tokens
+
+
+def _from_shell(text: str) -> bool:
+    """Whether all surrogates of a text are bytes Python could not decode in an argument."""
+    return all(0xDC80 <= ord(c) <= 0xDCFF for c in text if 0xD800 <= ord(c) <= 0xDFFF)

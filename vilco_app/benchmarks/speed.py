@@ -35,7 +35,7 @@ class Bench:
         home.mkdir()
         if self._models is None:
             from vilco_app.encoders import load_profile
-            from vilco_app.values import resolve_home
+            from vilco_app.home import resolve_home
 
             prepared = resolve_home() / "models"
             load_profile("embedded", prepared)

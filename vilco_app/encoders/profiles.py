@@ -8,7 +8,8 @@ from pathlib import Path
 from vilco_app.encoders.base import Profile, ProfileStatus
 from vilco_app.encoders.runtime import RuntimeOptions
 from vilco_app.encoders.weights import LITE0, MINILM, TOKENIZER
-from vilco_app.values import VilcoError, resolve_home
+from vilco_app.home import resolve_home
+from vilco_app.values import VilcoError
 
 NAMES = ("embedded", "clip", "dino", "egovlp", "precomputed")
 Progress = Callable[[int, int, str], None]

@@ -15,6 +15,8 @@ from vilco_app.library.records import FileRecord, IndexedRecord, SegmentRecord, 
 from vilco_app.library.schema import STEPS
 from vilco_app.values import Correction, Kind, VilcoError
 
+REMEMBERED = 1000  # answers kept in the question history
+
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -252,6 +254,11 @@ class Catalogue:
             connection.execute(
                 "INSERT INTO history (query, kind, answer, created) VALUES (?, ?, ?, ?)", (query, kind, answer, now())
             )
+            connection.execute("DELETE FROM history WHERE id <= (SELECT max(id) FROM history) - ?", (REMEMBERED,))
+
+    def clear_history(self) -> int:
+        with self.db.write() as connection:
+            return connection.execute("DELETE FROM history").rowcount
 
     def history(self, limit: int) -> list[tuple[str, str, str, str]]:
         """(query, kind, answer JSON, created), newest first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from vilco_app.library.adding import Adder
 from vilco_app.library.catalogue import Catalogue
 from vilco_app.library.footage import Footage, RealFootage
 from vilco_app.library.forgetting import forget, touches, window_setting
+from vilco_app.library.freeing import rest
 from vilco_app.library.generations import GenerationDefaults, Generations, profile_folder
 from vilco_app.library.indexing import Indexer, IndexingDefaults
 from vilco_app.library.locks import publishing
@@ -25,7 +26,8 @@ from vilco_app.library.search import Searcher
 from vilco_app.library.segments import SegmentDefaults
 from vilco_app.library.types import Hits, Statistics, Stored
 from vilco_app.library.view import View
-from vilco_app.values import AddReport, Answer, Correction, Kind, Video, VideoRefused, VilcoError
+from vilco_app.reading import read_answer
+from vilco_app.values import AddReport, Answer, Correction, Kind, PastQuestion, Video, VideoRefused, VilcoError
 from vilco_app.video.types import Recording
 
 
@@ -55,7 +57,7 @@ class Library:
     ) -> None:  # fmt: skip
         self.home = Path(home)
         self.catalogue = Catalogue(catalogue_path(self.home))
-        self.jobs = Jobs(self.home, {"index": self._index})
+        self.jobs = Jobs(self.home, {"index": self._index}, idle=self.rest)
         self.profile_id = profile_id or self.catalogue.setting("profile") or ""
         self.footage: Footage = footage or RealFootage()
         self.defaults = defaults or LibraryDefaults()
@@ -170,7 +172,10 @@ class Library:
         self.use_profile(profile.id)
         listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
         adder = Adder(self.catalogue, self.jobs, self.footage, self.features_folder, profile.id, rate, self._drop)
-        return adder.run(listed, progress)
+        try:
+            return adder.run(listed, progress)
+        finally:
+            self.rest()
 
     def correct(
         self, key: str, query: str, kind: Kind, video: str, windows: Sequence[tuple[float, float]]
@@ -191,10 +196,19 @@ class Library:
                 )  # fmt: skip
         return self.catalogue.correct(key, query, kind, video, [(float(a), float(b)) for a, b in windows])
 
-    def remove_correction(self, correction: str) -> None:
-        """Raises VilcoError("no-such-correction")."""
-        if not self.catalogue.delete_correction(correction):
-            raise VilcoError("no-such-correction", f"{correction}: there is none.", "See the list of corrections.")
+    def take_back(self, correction: str) -> Correction:
+        """Undo the correction with this id or unique prefix. Raises VilcoError("no-such-correction")."""
+        known = {c.id: c for c in self.catalogue.corrections(None, None)}
+        matches = [i for i in known if i.startswith(correction)] if correction else []
+        found = correction if correction in known else matches[0] if len(matches) == 1 else None
+        if found is None:
+            raise VilcoError(
+                "no-such-correction",
+                f"{correction or 'an empty id'}: {len(matches) or 'no'} corrections have this id.",
+                "See their ids: vilco corrections",
+            )
+        self.catalogue.delete_correction(found)
+        return known[found]
 
     def remove(self, video: str) -> None:
         """Take a recording out of the library with everything derived from it; the video file itself is not touched."""
@@ -228,12 +242,20 @@ class Library:
                 self._generations.tidy(profile)
 
     def remember(self, answer: Answer) -> None:
-        """Keep an answer in the question history."""
-        self.catalogue.remember(answer.query, answer.kind, json.dumps(answer.to_json()))
+        """Keep an answer in the question history, without its curves. A home that cannot be written stays as it is."""
+        data = replace(answer, curves=(), with_curves=False).to_json()
+        try:
+            self.catalogue.remember(answer.query, answer.kind, json.dumps(data))
+        except VilcoError:  # read-only, full or locked: a question is answered all the same
+            return
 
-    def history(self, limit: int = 100) -> list[Answer]:
+    def history(self, limit: int = 100) -> list[PastQuestion]:
         """Answers given so far, newest first."""
-        return [Answer.from_json(json.loads(row[2])) for row in self.catalogue.history(limit)]
+        return [PastQuestion(read_answer(json.loads(row[2])), row[3]) for row in self.catalogue.history(limit)]
+
+    def clear_history(self) -> int:
+        """Empty the question history -> how many answers it held."""
+        return self.catalogue.clear_history()
 
     def _drop(self, video: str) -> None:
         self.catalogue.delete_video(video)
@@ -241,6 +263,11 @@ class Library:
         shutil.rmtree(self.cache_folder(video), ignore_errors=True)
 
     # Jobs
+
+    def rest(self) -> None:
+        """Give back the memory that indexing took; it is taken again when there is more to index."""
+        for profile in list(self._profiles.values()):
+            rest(profile)
 
     def _load(self, profile_id: str) -> Profile:
         from vilco_app.encoders import load_profile

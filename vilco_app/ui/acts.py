@@ -55,7 +55,7 @@ class Acts:
         answer = self.answer(token)
         if said.get("nothing") is True:
             for correction in self.said(answer):
-                self._memory.catalogue.remove_correction(correction)
+                self._memory.take_back(correction)
             return "Taken back. Ask again for what vilco finds by itself."
         if said.get("absent") is True:
             self._memory.correct(answer, absent=True)

@@ -93,6 +93,10 @@ class EgoVlpProfile:
         """clips [B, T, H, W, 3] uint8 -> unit vectors [B, D]."""
         return unit(self._video(np.ascontiguousarray(clips))[0])
 
+    def rest(self) -> None:
+        """Give back what encoding a batch took; the next batch takes it again."""
+        self._video.rest()
+
     def image(self, image: np.ndarray) -> ImageVectors:
         """image [H, W, 3] uint8, taken as a clip in which nothing moves."""
         vector = self.clips(np.repeat(image[None, None], self.frames, 1))

@@ -55,6 +55,12 @@ class PatchProfile:
                 self._dense = self._open_dense()
         return self._dense(np.ascontiguousarray(frames))[1]
 
+    def rest(self) -> None:
+        """Give back what encoding a batch took; the next batch takes it again."""
+        for network in (self._vision, self._dense):
+            if network is not None:
+                network.rest()
+
     def image(self, image: np.ndarray) -> ImageVectors:
         """image [H, W, 3] uint8 -> its vector as one frame; row 0: its cells around the middle, row 1: the whole vector."""
         whole, cells = self._vision(np.ascontiguousarray(image)[None])

@@ -50,6 +50,10 @@ class Network(Protocol):
         """Outputs in order, computing ahead while the caller prepares the next batch (decode overlaps encode)."""
         ...
 
+    def rest(self) -> None:
+        """Give the memory of intermediate results back, in case the next call is long in coming; it takes it again."""
+        ...
+
 
 def have_openvino() -> bool:
     import importlib.util
@@ -110,6 +114,10 @@ class OpenVinoNetwork:
             request.wait()
             yield [np.array(request.get_output_tensor(i).data) for i in range(len(self._model.outputs))]
 
+    def rest(self) -> None:
+        with contextlib.suppress(RuntimeError, AttributeError):  # at work in another thread; OpenVINO before 2025
+            self._model.release_memory()
+
 
 class TorchNetwork:
     """The same network as a torch module: the fallback where OpenVINO does not run, and the reference of the tests."""
@@ -137,6 +145,9 @@ class TorchNetwork:
     def stream(self, batches: Iterable[tuple[np.ndarray, ...]]) -> Iterator[list[np.ndarray]]:
         for inputs in batches:
             yield self(*inputs)
+
+    def rest(self) -> None:
+        """Torch keeps nothing between calls."""
 
 
 def open_network(

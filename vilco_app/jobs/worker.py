@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,17 +56,19 @@ class JobContext:
 
 
 class Jobs:
-    """The jobs of a home. handlers: what this process can run, by kind; more can be registered.
+    """The jobs of a home. handlers: what this process can run, by kind; more can be registered. idle: called when
+    `run_pending` has nothing left to do.
 
     A job runs in the process that holds `indexes/worker.lock`; the lock ends with the process, however it ends.
     """
 
     def __init__(
-        self, home: Path, handlers: Mapping[str, Handler] | None = None, defaults: WorkerDefaults | None = None
-    ) -> None:
+        self, home: Path, handlers: Mapping[str, Handler] | None = None, defaults: WorkerDefaults | None = None,
+        idle: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         self.home, self.table = Path(home), JobTable(Path(home))
         self.handlers: dict[str, Handler] = dict(handlers or {})
-        self.defaults = defaults or WorkerDefaults()
+        self.defaults, self.idle = defaults or WorkerDefaults(), idle or (lambda: None)
         self.enqueue, self.get, self.stop, self.resume = (
             self.table.enqueue, self.table.get, self.table.stop, self.table.resume,
         )  # fmt: skip
@@ -125,6 +127,7 @@ class Jobs:
             self._work(None, progress, frozenset())
         finally:
             lock.release()
+            self.idle()
         return True
 
     def _lock(self) -> Any | None:

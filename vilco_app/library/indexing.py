@@ -24,7 +24,7 @@ from vilco_app.video.types import Recording, SampleBatch
 class IndexingDefaults:
     """How a recording is worked through."""
 
-    batch: int = 32  # frames per encoder call: 11 MB of pixels at 256 x 455, enough to fill the vector units
+    batch: int = 16  # frames per encoder call: as quick a frame as 32, with 0.25 GB less of intermediate results
     depth: int = 2  # batches waiting between two steps: the next is ready while this one is worked on
     commit_seconds: float = 2.0  # work lost by a kill -9 at most; a commit costs a few fsync
     preview_above: float = 60.0  # shorter recordings (s) are done in a few seconds anyway

@@ -36,6 +36,7 @@ class Searcher:
         self.view, self.root, self.defaults = view, root, defaults or SegmentDefaults()
         self._lock = Lock()
         self._segments: OrderedDict[str, Segment] = OrderedDict()
+        self._statistics: dict[str, tuple[int, Statistics]] = {}  # by kind, with the catalogue's version they belong to
 
     def search(self, kind: str, vectors: np.ndarray, top: int, videos: Sequence[str] | None) -> list[Hits]:
         """See `Library.search_globals`. Raises VilcoError for an unknown recording or vectors of another profile."""
@@ -58,7 +59,8 @@ class Searcher:
     ) -> list[Hits]:
         wanted = None if videos is None else dict.fromkeys(videos)
         for video in wanted or ():
-            snapshot.video(video)  # raises for an unknown one
+            if video not in snapshot.records:
+                snapshot.video(video)  # raises
         parts: list[list[Found]] = [[] for _ in asked]
         names = [v for v in (wanted if wanted is not None else snapshot.takes) if v in snapshot.takes]
         self._check(snapshot, kind, asked, names)
@@ -102,28 +104,33 @@ class Searcher:
         self, snapshot: Snapshot, kind: str, asked: np.ndarray, top: int, wanted: dict[str, None] | None,
         parts: list[list[Found]],
     ) -> None:  # fmt: skip
+        """Candidates of all segments, the best of them by their rough scores, scored again by their stored vectors."""
         owners = {take.id: video for video, takes in snapshot.takes.items() for take in takes}
+        places: list[tuple[str, int]] = []  # recording and take of every span asked
+        found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for record in snapshot.segments:
             owner = [owners.get(span.take) for span in record.spans]
             allowed = np.array([v is not None and (wanted is None or v in wanted) for v in owner])
             if not allowed.any():
                 continue
-            segment = self._segment(snapshot, record.name)
-            spans, rows = segment.search(kind, asked, top, allowed)
-            for q, part in enumerate(parts):
-                keep = spans[q] >= 0
-                which, row = spans[q][keep], rows[q][keep]
-                order = np.argsort(which, kind="stable")
-                which, row = which[order], row[order]
-                for span, a, b in zip(*_runs(which), strict=True):
-                    video = owner[span]
-                    assert video is not None
-                    joined = self.view.joined(video, snapshot)
-                    take = record.spans[span].take
-                    here = (joined.row if kind == "globals" else joined.region_row)(take, row[a:b])
-                    here = here[here >= 0]
-                    if len(here):
-                        part.append(Found(video, joined, here, _scores(kind, joined, here, asked[q])))
+            spans, rows, scores = self._segment(snapshot, record.name).search(kind, asked, top, allowed)
+            found.append((np.where(spans < 0, -1, spans + len(places)), rows, scores))
+            places += [(v or "", span.take) for v, span in zip(owner, record.spans, strict=True)]
+        if not found:
+            return
+        whole = [np.concatenate(columns, axis=1) for columns in zip(*found, strict=True)]  # spans, rows, scores [Q, K]
+        for q, part in enumerate(parts):
+            spans, rows, scores = (column[q] for column in whole)
+            keep = np.flatnonzero(spans >= 0)
+            best = keep[top_of(scores[None, keep], top * self.defaults.candidates)[0]]
+            best = best[np.argsort(spans[best], kind="stable")]
+            for span, a, b in zip(*_runs(spans[best]), strict=True):
+                video, take = places[span]
+                joined = self.view.joined(video, snapshot)
+                here = (joined.row if kind == "globals" else joined.region_row)(take, rows[best[a:b]])
+                here = here[here >= 0]
+                if len(here):
+                    part.append(Found(video, joined, here, _scores(kind, joined, here, asked[q])))
 
     def _segment(self, snapshot: Snapshot, name: str) -> Segment:
         with self._lock:
@@ -167,7 +174,14 @@ class Searcher:
         """See `Library.statistics`."""
         from vilco_app.library.statistics import statistics
 
-        return statistics(self.view, self.root, kind)
+        version = self.view.snapshot().version
+        with self._lock:
+            known = self._statistics.get(kind)
+        if known is None or known[0] != version:
+            known = version, statistics(self.view, self.root, kind)
+            with self._lock:
+                self._statistics[kind] = known
+        return known[1]
 
 
 def _runs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vilco_app.jobs.database import storage_error
+from vilco_app.library.freeing import give_back
 from vilco_app.library.records import SegmentRecord, Span
 
 if TYPE_CHECKING:
@@ -37,13 +38,14 @@ class SegmentDefaults:
     scanned: int = 65_536  # vectors of the recordings asked for up to which all are scanned: exact, and as fast
     restricted_probes: float = 0.6  # the same when only some recordings are asked: their best lie deeper
     candidates: int = 8  # candidates = candidates * top, put in order by their stored vectors
-    training: int = 50_000  # vectors that principal components and value ranges are learnt from
-    slab: int = 16_384  # vectors added at once: 40 MB at 640 dimensions
+    training: int = 50_000  # vectors at most that components, lists and value ranges are learnt from; 26 MB projected
+    slab: int = 4096  # vectors in memory at once: 11 MB at 651 dimensions
 
 
 PAD = 16
 
-Vectors = Callable[[], Iterator[np.ndarray]]  # slabs [n, D] float32, in order of position; can be gone through twice
+Vectors = Callable[[int], Iterator[np.ndarray]]
+"""vectors(step): every step-th stored vector as slabs [n, D] float32, in order of position; can be gone through again."""
 
 
 def load_faiss() -> Any:
@@ -66,15 +68,16 @@ def build_segment(
     folder, draft = root / name, root / f".{name}"
     samples = sum(span.last - span.first for span in spans)
 
-    def frames() -> Iterator[np.ndarray]:
+    def frames(step: int) -> Iterator[np.ndarray]:
         for span in spans:
-            for a in range(span.first, span.last, defaults.slab):
-                yield np.asarray(takes[span.take].globals[a : min(a + defaults.slab, span.last)], np.float32)
+            for a in range(span.first, span.last, step * defaults.slab):
+                rows = takes[span.take].globals[a : min(a + step * defaults.slab, span.last) : step]
+                yield np.asarray(rows, np.float32)
 
-    def regions() -> Iterator[np.ndarray]:
+    def regions(step: int) -> Iterator[np.ndarray]:
         for span in spans:
-            for a in range(span.region_first, span.region_last, defaults.slab):
-                rows = takes[span.take].regions[a : min(a + defaults.slab, span.region_last)]
+            for a in range(span.region_first, span.region_last, step * defaults.slab):
+                rows = takes[span.take].regions[a : min(a + step * defaults.slab, span.region_last) : step]
                 yield rows["code"].astype(np.float32) * rows["scale"][:, None]
 
     try:
@@ -93,21 +96,28 @@ def build_segment(
         if "write" in str(error).lower():
             raise storage_error(OSError(28, str(error)), root) from error
         raise
+    finally:
+        give_back()
     return SegmentRecord(name, profile, samples, tuple(spans))
 
 
 def _write(path: Path, vectors: Vectors, count: int, exact: bool, code: str, defaults: SegmentDefaults) -> None:
-    """One index file `path.faiss`, and `path.npy` [D, k] with the projection when there is one."""
+    """One index file `path.faiss`; when vectors are projected also what `principal` gives: the projection as `path.npy`
+    [D, k], and what of the mean it leaves out as `path.rest.npy` [D]."""
     faiss = load_faiss()
     if count == 0:
         return
-    sample = _sample(vectors, count, defaults.training)
-    basis = None if exact else principal(sample, defaults.components)
-    dim = sample.shape[1] if basis is None else basis.shape[1]
+    step = -(-count // defaults.training)
+    basis, rest = (None, None) if exact else principal(vectors(step), defaults.components)
+    dim = next(vectors(step)).shape[1] if basis is None else basis.shape[1]
     kind = getattr(faiss.ScalarQuantizer, code if basis is None else "QT_8bit")
     if basis is None:
         dim += -dim % PAD
-    learn = _pad(sample, dim) if basis is None else sample @ basis
+
+    def brought(slab: np.ndarray) -> np.ndarray:
+        return _pad(slab, dim) if basis is None else np.ascontiguousarray(slab @ basis)
+
+    learn = np.concatenate([brought(slab) for slab in vectors(step)])  # [<= training + spans, dim]
     index: Any
     assign: Any = None
     if basis is None or count < defaults.inverted_above:
@@ -122,15 +132,17 @@ def _write(path: Path, vectors: Vectors, count: int, exact: bool, code: str, def
         assign.add(means.centroids)
         index = faiss.IndexIVFScalarQuantizer(nearest, dim, lists, kind, faiss.METRIC_INNER_PRODUCT)
     index.train(learn)
-    for slab in vectors():
-        rows = _pad(slab, dim) if basis is None else np.ascontiguousarray(slab @ basis)
+    del learn
+    for slab in vectors(1):
+        rows = brought(slab)
         if assign is None:
             index.add(rows)
         else:
             lists_of = np.ascontiguousarray(assign.search(rows, 1)[1].ravel())
             index.add_core(len(rows), faiss.swig_ptr(rows), None, faiss.swig_ptr(lists_of))
-    if basis is not None:
+    if basis is not None and rest is not None:
         np.save(path.with_suffix(".npy"), basis)
+        np.save(path.with_suffix(".rest.npy"), rest)
     faiss.write_index(index, str(path.with_suffix(".faiss")))
     with open(path.with_suffix(".faiss"), "rb") as file:
         os.fsync(file.fileno())
@@ -145,20 +157,26 @@ def _pad(vectors: np.ndarray, dim: int) -> np.ndarray:
     return out
 
 
-def _sample(vectors: Vectors, count: int, wanted: int) -> np.ndarray:
-    """About `wanted` vectors spread evenly over all -> [n, D] float32."""
-    step = max(1, count // wanted)
-    return np.concatenate([slab[::step].copy() for slab in vectors()])  # a view would keep its whole slab alive
+def principal(slabs: Iterable[np.ndarray], components: int) -> tuple[np.ndarray, np.ndarray]:
+    """Leading principal directions of the slabs [n, D] -> [D, k] float32, orthonormal columns, and the part of their mean
+    that lies outside of these [D] float32.
 
-
-def principal(sample: np.ndarray, components: int) -> np.ndarray:
-    """Leading principal directions of the sample [N, D] -> [D, k] float32, orthonormal columns.
-
-    A question's score on the projection differs from the true one by a constant (the mean) and by what lies outside.
+    A question's score on the projection, plus its product with that part, differs from the true one only by how far a
+    vector lies from the mean in the directions left out. Only sums are kept, about the first slab's mean, which is near
+    enough to the whole one that nothing cancels.
     """
-    centred = sample - sample.mean(axis=0)
-    _, directions = np.linalg.eigh((centred.T @ centred).astype(np.float64))
-    return np.ascontiguousarray(directions[:, ::-1][:, : min(components, sample.shape[1])], dtype=np.float32)
+    count, origin = 0, np.zeros(0, np.float32)
+    for slab in slabs:
+        if count == 0:
+            origin = slab.mean(axis=0)
+            total, outer = np.zeros(len(origin)), np.zeros((len(origin), len(origin)))
+        shifted = slab - origin
+        count, total = count + len(slab), total + shifted.sum(axis=0, dtype=np.float64)
+        outer += shifted.T @ shifted
+    _, directions = np.linalg.eigh(outer - np.outer(total, total) / count)
+    basis = directions[:, ::-1][:, : min(components, len(origin))]
+    mean = origin + total / count
+    return np.ascontiguousarray(basis, np.float32), (mean - basis @ (basis.T @ mean)).astype(np.float32)
 
 
 def remove_segment(folder: Path) -> None:
@@ -194,29 +212,34 @@ class Segment:
             if not self.folder.is_dir():  # taken away meanwhile (see `remove_segment`): whatever was read may be half
                 raise FileNotFoundError(2, "replaced meanwhile", str(self.folder))
 
-    def _open(self, kind: str) -> tuple[Any, np.ndarray | None] | None:
+    def _open(self, kind: str) -> tuple[Any, np.ndarray | None, np.ndarray | None] | None:
+        """(index, projection, rest of the mean), the last two as `principal` gave them; None when nothing is in it."""
         faiss = load_faiss()
         path = self.folder / f"{kind}.faiss"
         if self.starts[kind][-1] == 0:
             return None
         if not path.is_file():
             raise FileNotFoundError(2, "not there", str(path))
-        basis = path.with_suffix(".npy")
-        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC), np.load(basis) if basis.is_file() else None
+        basis, rest = path.with_suffix(".npy"), path.with_suffix(".rest.npy")  # an older segment has no rest
+        return (
+            faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC),
+            np.load(basis) if basis.is_file() else None,
+            np.load(rest) if rest.is_file() else None,
+        )
 
     def search(
         self, kind: str, vectors: np.ndarray, top: int, allowed: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates for each of vectors [Q, D] -> spans [Q, K] and rows of their takes [Q, K]; -1 where there is none.
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Candidates for each of vectors [Q, D] -> spans, rows of their takes, scores, each [Q, K]; -1 where there is none.
 
-        allowed: [spans] bool, None for all. K > top: the caller ranks them by their stored vectors.
+        allowed: [spans] bool, None for all. K > top: scores are rough, and the caller ranks them by their stored vectors.
         """
         faiss = load_faiss()
         opened = self._opened[kind]
         if opened is None:
             none = np.full((len(vectors), 0), -1, np.int64)
-            return none, none
-        index, basis = opened
+            return none, none, np.zeros((len(vectors), 0), np.float32)
+        index, basis, rest = opened
         count = min(top * (self.defaults.candidates if basis is not None else 2), index.ntotal)
         selector = None if allowed is None or allowed.all() else self._selector(kind, allowed)
         asked = _pad(vectors, index.d) if basis is None else np.ascontiguousarray(vectors @ basis, np.float32)
@@ -225,10 +248,12 @@ class Segment:
             parameters = faiss.SearchParametersIVF(nprobe=max(1, round(share * index.nlist)), sel=selector)
         else:
             parameters = faiss.SearchParameters(sel=selector)
-        _, found = index.search(asked, count, params=parameters)
+        scores, found = index.search(asked, count, params=parameters)
+        if rest is not None:
+            scores = scores + (vectors @ rest)[:, None]
         spans = np.searchsorted(self.starts[kind], found, side="right") - 1
         rows = found - self.starts[kind][spans] + self.firsts[kind][spans]
-        return np.where(found < 0, -1, spans), np.where(found < 0, -1, rows)
+        return np.where(found < 0, -1, spans), np.where(found < 0, -1, rows), scores
 
     def _selector(self, kind: str, allowed: np.ndarray) -> Any:
         faiss = load_faiss()

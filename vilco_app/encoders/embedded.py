@@ -226,6 +226,12 @@ class EmbeddedProfile:
                 self._dense = self._open_dense()
         return self._dense(np.ascontiguousarray(frames))[0]
 
+    def rest(self) -> None:
+        """Give back what encoding a batch took (0.2 GB at 16 frames); the next batch takes it again."""
+        for network in (self._vision, self._dense):
+            if network is not None:
+                network.rest()
+
     def image(self, image: np.ndarray) -> ImageVectors:
         """image [H, W, 3] uint8 of any size -> its vector as one frame; unit region vectors at the sizes of `crop_sides`,
         row 0 their mean."""

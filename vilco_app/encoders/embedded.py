@@ -133,12 +133,13 @@ class MiniLM:
 
 
 def embedded_folder(models: Path, progress: Progress | None = None) -> Path:
-    """The folder of the converted packaged weights, converted now if they are not yet (needs torch, once)."""
+    """The folder of the converted packaged weights, converted now if they are not yet (needs torch, once, in a process of
+    its own)."""
 
     def build(folder: Path) -> None:
-        from vilco_app.encoders.embedded_convert import build_embedded
+        from vilco_app.encoders.apart import apart
 
-        build_embedded(folder, progress)
+        apart("vilco_app.encoders.embedded_convert:build_embedded", folder, progress)
 
     return built_folder(models / "encoders" / f"embedded@{VERSION}", RECIPE, build)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 
@@ -29,6 +30,7 @@ class Snapshot:
     takes: dict[str, tuple[Take, ...]]
     forgotten: dict[str, tuple[tuple[float, float], ...]]
     segments: tuple[SegmentRecord, ...]
+    _known: dict[str, Video] = field(default_factory=dict, compare=False)  # as they are with their files in place
 
     def dims(self) -> tuple[int, int]:
         """Dimensions of the profile's whole-frame and region vectors, as far as anything is stored; else 0."""
@@ -52,22 +54,25 @@ class Snapshot:
 
     def video(self, video: str) -> Video:
         """Raises VilcoError("no-such-video")."""
+        known = self._known.get(video)
+        if known is None:
+            known = self._known[video] = self._facts(video)
+        if all(map(os.path.exists, known.parts)):  # asked anew each time: a disk may be unplugged
+            return known
+        note = f"{known.note} The file is not where it was; what was indexed can still be asked.".strip()
+        return replace(known, state="missing", note=note)
+
+    def _facts(self, video: str) -> Video:
         record = self.records.get(video)
         if record is None:
             raise VilcoError("no-such-video", f"{video}: not in this library.", "See what is: vilco list")
         indexed, takes = self.indexed.get(video), self.takes.get(video, ())
         state: State = "waiting" if indexed is None else indexed.state  # type: ignore[assignment]
-        note = " ".join(filter(None, (indexed.note if indexed else "", record.faults)))
-        if not all(Path(part).exists() for part in record.parts):
-            state, note = (
-                "missing",
-                f"{note} The file is not where it was; what was indexed can still be asked.".strip(),
-            )
         return Video(
             id=record.id, path=record.path, duration=record.duration, state=state,
             indexed_seconds=min(max((t.seconds for t in takes), default=0.0), record.duration),
-            profile=self.profile, parts=record.parts, width=record.width, height=record.height, note=note,
-            recorded_at=record.recorded_at,
+            profile=self.profile, parts=record.parts, width=record.width, height=record.height,
+            note=" ".join(filter(None, (indexed.note if indexed else "", record.faults))), recorded_at=record.recorded_at,
         )  # fmt: skip
 
 

@@ -78,6 +78,16 @@ def test_metrics_inside_stages() -> None:
     assert math.isnan(matrix.forward_transfer_cw(np.array([1.0]), np.array([0.95])))
 
 
+def test_transfer_over_stages_leaves_out_what_cannot_be_gained() -> None:
+    curves = [np.array([0.6, 0.8]), np.array([0.2, 0.2]), np.array([1.0])]
+    single = [np.array([0.4, 0.6]), np.array([0.6]), np.array([0.95])]
+    assert matrix.forward_transfer_cw_mean(curves, single) == pytest.approx((0.4 - 1.0) / 2)
+    assert matrix.learning_gain_cw(curves[2], single[2]) == pytest.approx(0.05)
+    assert math.isnan(matrix.forward_transfer_cw_mean(curves[2:], single[2:]))
+    pairs = np.array([[NAN, 0.2, 0.5], [NAN, NAN, 0.3], [NAN, NAN, NAN]])
+    assert matrix.reference_transfer_cw(pairs) == pytest.approx((0.2 + 0.5) / 3)
+
+
 @given(arrays(np.float64, st.integers(2, 6).map(lambda n: (n, n)), elements=st.floats(0, 1)))
 def test_relations_that_hold_for_every_matrix(a: np.ndarray) -> None:
     t = len(a)
@@ -155,6 +165,13 @@ def test_seed_intervals() -> None:
     # forward transfer: areas 0.7 against 0.5 on both stages -> 0.4, known exactly when runs agree
     exact = intervals.transfer_over_seeds(np.full((5, 2), 0.7), [np.full(8, 0.5), np.full(3, 0.5)])
     assert exact == pytest.approx((0.4, 0.4, 0.4))
+
+
+def test_transfer_intervals_leave_out_what_cannot_be_gained() -> None:
+    curves = np.array([[0.6, 1.0], [0.8, 1.0]])
+    found = intervals.transfer_over_seeds(curves, [np.array([0.5, 0.5]), np.array([1.0, 0.99])])
+    assert found.value == pytest.approx(0.4) and found.low == pytest.approx(0.2) and found.high == pytest.approx(0.6)
+    assert math.isnan(intervals.transfer_over_seeds(curves[:, 1:], [np.array([1.0])]).value)
 
 
 def test_metrics_and_strategy_names_need_no_torch() -> None:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 from vilco_app.benchmarks.synthetic import SyntheticSettings, SyntheticStage, synthetic_stages
 from vilco_app.continual import Plan, Task, fit, make_strategy
-from vilco_app.continual.matrix import acc, bwf_vilco
-from vilco_app.continual.protocols import Sample
-from vilco_app.network.batch import collate
+from vilco_app.continual.matrix import acc, bwf_vilco, fwt_gem
+from vilco_app.continual.plan import StepRecord
+from vilco_app.continual.protocols import Cost, Sample, Strategy
+from vilco_app.continual.strategies import options_of
+from vilco_app.network.batch import Collated, collate
 from vilco_app.network.config import NetworkConfig
 from vilco_app.network.decode import candidates, iou_1d
 from vilco_app.network.grid import points
 from vilco_app.network.learner import ViLCoLearner
+from vilco_app.network.pyramid import pool_levels
 
 STRATEGIES = ("naive", "reservoir", "vilco", "episodic", "joint")
 SHARE = 0.065  # memory as a share of all training queries: 1010 of 15 511, the paper's
@@ -37,11 +42,16 @@ class Trained:
 
 @dataclass
 class Run:
-    """One strategy, one seed. matrix [T, T] of R@1 at the threshold on held-out queries (rows: after stage i)."""
+    """One strategy, one seed. matrix [T, T] of R@1 at the threshold on held-out queries (rows: after stage i; one stage ahead).
+
+    untrained [T]: the same of the network before the first stage. cost: what the strategy holds and does beyond fine-tuning.
+    """
 
     strategy: str
     seed: int
     matrix: np.ndarray
+    untrained: np.ndarray
+    cost: Cost = field(default_factory=Cost)
     seconds: list[float] = field(default_factory=list)
     hits: list[np.ndarray] = field(default_factory=list)  # after the last stage, per stage
     steps: list[int] = field(default_factory=list)  # taken in each stage
@@ -54,6 +64,21 @@ class Run:
     def bwf(self) -> float:
         return float(bwf_vilco(self.matrix))
 
+    @property
+    def fwt(self) -> float:
+        """GEM's: one stage ahead minus untrained; NaN for what is trained only once (joint)."""
+        return float(fwt_gem(self.matrix, self.untrained))
+
+
+class Watch:
+    """Looks into a run while it goes on; this one sees nothing. k: the stage being learnt."""
+
+    def during(self, learner: ViLCoLearner, stages: list[SyntheticStage], k: int, record: StepRecord) -> None:
+        """After every step."""
+
+    def after(self, learner: ViLCoLearner, stages: list[SyntheticStage], k: int) -> None:
+        """When the stage is done."""
+
 
 def small_network(settings: SyntheticSettings, seed: int, **changes: Any) -> NetworkConfig:
     """The shipped architecture, narrower and with fewer levels, so that CI can train it many times."""
@@ -62,70 +87,101 @@ def small_network(settings: SyntheticSettings, seed: int, **changes: Any) -> Net
 
 
 def options_for(name: str, memory: int) -> dict[str, Any]:
-    return {"memory": memory} if name not in ("naive", "joint", "l2", "ewc", "mas", "si", "lwf") else {}
+    """The memory in samples, for strategies that have one."""
+    return {"memory": memory} if "memory" in options_of(name) else {}
 
 
 def run(
     name: str, settings: SyntheticSettings, seed: int, share: float = SHARE, trained: Trained | None = None,
-    options: dict[str, Any] | None = None, network: dict[str, Any] | None = None,
+    options: dict[str, Any] | None = None, network: dict[str, Any] | None = None, known: bool = False, watch: Watch | None = None,
 ) -> Run:  # fmt: skip
-    """Learn all stages in order with one strategy and score every stage seen after each.
+    """Learn all stages in order with one strategy and score every stage seen after each, and the next one.
 
-    joint is trained once, on everything, at the end: the other rows of its matrix stay unset.
+    known: at scoring the strategy is told the stage of a question (PackNet's guarantee needs it). joint is trained once, on
+    everything, at the end: the other rows of its matrix stay unset. watch: looks in between.
     """
-    trained = trained or Trained()
+    trained, watch = trained or Trained(), watch or Watch()
     stages = synthetic_stages(replace(settings, seed=seed))
     learner = ViLCoLearner(small_network(settings, seed, **(network or {})))
     memory = max(1, round(share * settings.train * settings.stages))
-    strategy = make_strategy(name, **{**options_for(name, memory), **(options or {})})
-    out = Run(name, seed, np.full((len(stages), len(stages)), np.nan))
-    steps = trained.steps and trained.steps * (len(stages) if name == "joint" else 1)
+    joint = name == "joint"  # the ceiling takes no stages: plain training on all of them
+    strategy = (
+        make_strategy("naive") if joint else make_strategy(name, **{**options_for(name, memory), **(options or {})})
+    )
+    count = len(stages)
+    steps = trained.steps and trained.steps * (count if joint else 1)
     plan = Plan(
         epochs=trained.epochs, batch_size=trained.batch_size, lr=trained.lr, seed=seed, min_steps=steps or 0, max_steps=steps
     )  # fmt: skip
-    if name == "joint":
-        everything = [s for stage in stages for s in stage.train]
+    out = Run(name, seed, np.full((count, count), np.nan), np.full(count, np.nan))
+    if joint:
         for k, stage in enumerate(stages):
             learner.register(stage.train, k)
-        began = time.process_time()
-        out.steps.append(len(fit(learner, make_strategy("naive"), everything, Task(0, "joint", 1), plan).losses))
-        out.seconds.append(time.process_time() - began)
-        _score(out, learner, stages, len(stages) - 1, trained)
+        _fit(out, learner, strategy, [s for stage in stages for s in stage.train], Task(0, "joint", 1), plan)
+        out.hits = [hits(learner, stage.held, trained.threshold) for stage in stages]
+        out.matrix[-1] = [h.mean() for h in out.hits]
         return out
     for k, stage in enumerate(stages):
         learner.register(stage.train, k)
-        began = time.process_time()
-        out.steps.append(len(fit(learner, strategy, list(stage.train), Task(k, stage.name, len(stages)), plan).losses))
-        out.seconds.append(time.process_time() - began)
-        with strategy.view(learner):
-            _score(out, learner, stages, k, trained)
+        if k == 0:
+            out.untrained = np.array([hits(learner, s.held, trained.threshold).mean() for s in stages])
+        look = partial(watch.during, learner, stages, k)
+        _fit(out, learner, strategy, list(stage.train), Task(k, stage.name, count), plan, look)
+        watch.after(learner, stages, k)
+        scored = []
+        for j, other in enumerate(stages[: k + 2]):
+            with strategy.view(learner, j if known and j <= k else None):
+                scored.append(hits(learner, other.held, trained.threshold))
+        out.matrix[k, : len(scored)] = [h.mean() for h in scored]
+        out.hits = scored[: k + 1]
+    out.cost = strategy.cost()
     return out
 
 
-def _score(out: Run, learner: ViLCoLearner, stages: list[SyntheticStage], row: int, trained: Trained) -> None:
-    out.hits = [hits(learner, stage.held, trained.threshold) for stage in stages[: row + 1]]
-    out.matrix[row, : row + 1] = [h.mean() for h in out.hits]
+def _fit(
+    out: Run, learner: ViLCoLearner, strategy: Strategy, samples: list[Sample], task: Task, plan: Plan,
+    look: Callable[[StepRecord], None] | None = None,
+) -> None:  # fmt: skip
+    began = time.process_time()
+    out.steps.append(len(fit(learner, strategy, samples, task, plan, on_step=look).losses))
+    out.seconds.append(time.process_time() - began)
 
 
 @torch.inference_mode()
 def hits(learner: ViLCoLearner, samples: Sequence[Sample], threshold: float) -> np.ndarray:
-    """R@1 of each sample [n]: does the best window meet a true one with IoU >= threshold?"""
+    """R@1 of each sample [n]: does the best window meet a true one with IoU >= threshold? Views of the learner count."""
     learner.net.eval()
     out = []
     for first in range(0, len(samples), 20):
         part = list(samples[first : first + 20])
         data = collate(part, learner.config, learner.categories, learner.device)
-        pyramid, code, _ = learner._see(data)
-        cells = learner.net.anchors(pyramid, data.mask)
-        texts = learner.net.anchor.texts(code.pooled)
-        logits = learner.net.anchor.scale * (cells * texts[:, None]).sum(-1) + learner.net.anchor.bias
-        logits = logits.masked_fill(~data.mask, -20.0)
-        distance = learner.net.boundaries(pyramid, data.mask)
+        logits, distance = _dense(learner, data, part)
         u, scale = points(data.cells, learner.config.levels)
         for i, s in enumerate(part):
             found, _ = candidates(torch.sigmoid(logits[i]).numpy(), distance[i].numpy(), u, scale, most=1, least=0.0)
             out.append(float(iou_1d(found, s.targets["windows"].numpy()).max() >= threshold))
     return np.array(out)
+
+
+def _dense(learner: ViLCoLearner, data: Collated, samples: Sequence[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
+    """(logits [B, P] of what each sample asks for, distances [B, P, 2])."""
+    net = learner.net
+    if learner.ridge_view is not None:  # as NetworkGrounder answers: the cell most like the look, as long as it is
+        look = F.normalize(learner.ridge_view(data.sentence).float(), dim=-1)
+        video = torch.stack([s.features["video"].float() for s in samples]) - net.video_side.mean
+        cosine = F.normalize(video, dim=-1) @ look[..., None]  # [B, T, 1]
+        full = torch.ones(cosine.shape[:2], dtype=torch.bool)
+        logits = 10.0 * pool_levels(cosine, full, learner.config.levels)[..., 0] - 5.0
+        return logits.masked_fill(~data.mask, -20.0), torch.ones(*logits.shape, 2)
+    pyramid, code, _ = learner._see(data)
+    cells = net.anchors(pyramid, data.mask)
+    logits = net.anchor.scale * (cells * net.anchor.texts(code.pooled)[:, None]).sum(-1) + net.anchor.bias
+    if learner.class_view is not None and learner.categories:
+        # a view needs all classes beside each other; a class that is not known yet keeps the plain logit
+        every = learner.class_view(learner._class_logits(cells), cells)
+        mine = every.gather(-1, data.category.clamp_min(0)[:, None, None].expand(-1, every.shape[1], 1))[..., 0]
+        logits = torch.where((data.category >= 0)[:, None], mine, logits)
+    return logits.masked_fill(~data.mask, -20.0), net.boundaries(pyramid, data.mask)
 
 
 @dataclass
@@ -167,19 +223,40 @@ def compare(
     share: float = SHARE, workers: int = 2, progress: Any = None, trained: Trained | None = None,
 ) -> Table:  # fmt: skip
     """Run every strategy on every seed (a count: 0, 1, ...), `workers` processes of one thread each."""
+    settings = settings or SyntheticSettings()
+    todo = [(n, s) for s in (range(seeds) if isinstance(seeds, int) else seeds) for n in names]
+    jobs = [{"name": n, "settings": settings, "seed": s, "share": share, "trained": trained} for n, s in todo]
+    results: dict[str, list[Run]] = {n: [] for n in names}
+    for (name, _), done in zip(todo, many(jobs, workers, progress), strict=True):
+        results[name].append(done)
+    return Table(settings, share, results)
+
+
+def many(jobs: Sequence[dict[str, Any]], workers: int = 2, progress: Any = None) -> list[Run]:
+    """`run(**job)` of every job, in order, one thread each, in `workers` processes (1: in this one)."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    settings = settings or SyntheticSettings()
-    todo = [(n, s) for s in (range(seeds) if isinstance(seeds, int) else seeds) for n in names]
-    results: dict[str, list[Run]] = {n: [] for n in names}
+    out: list[Run] = []
+
+    def take(found: Run) -> None:
+        out.append(found)
+        if progress is not None:
+            progress(len(out), len(jobs), f"{found.strategy}, seed {found.seed}")
+
+    if workers == 1:
+        threads = torch.get_num_threads()
+        _one_thread()
+        try:
+            for job in jobs:
+                take(run(**job))
+        finally:
+            torch.set_num_threads(threads)
+        return out
     with ProcessPoolExecutor(workers, get_context("spawn"), _one_thread) as pool:
-        jobs = [pool.submit(run, n, settings, s, share, trained) for n, s in todo]
-        for k, ((name, seed), job) in enumerate(zip(todo, jobs, strict=True)):
-            results[name].append(job.result())
-            if progress is not None:
-                progress(k + 1, len(todo), f"{name}, seed {seed}")
-    return Table(settings, share, results)
+        for future in [pool.submit(run, **job) for job in jobs]:
+            take(future.result())
+    return out
 
 
 def _one_thread() -> None:

@@ -1,7 +1,8 @@
 """`vilco bench learn`: every number of learning, each beside its target, printed by one command.
 
 Groups (--only): forgetting (synthetic stages, three seeds), grounding, quick (20 corrected examples after five stages),
-stage (200 examples), flat (twenty stages), asking (questions while learning runs), sweep (noise and memory), transfer (20 examples, other videos).
+stage (200 examples), flat (twenty stages), asking (questions while learning runs), sweep (noise and memory), strategies (all of
+them), grid (how their strengths were chosen), prompts (what they carry), inside (plasticity, routing, stability gap), transfer (20 examples, other videos).
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def learn(only: Sequence[str] | None = None, progress: Any = None, cases: Path |
     """
     groups: dict[str, Callable[[Any], list[Row]]] = {
         "forgetting": forgetting, "grounding": grounding, "quick": quick, "asking": asking, "stage": whole_stage,
-        "flat": flat, "sweep": sweep, "transfer": lambda progress: transfer(progress, cases),
+        "flat": flat, "sweep": sweep, "strategies": strategies, "grid": grid, "prompts": prompts,
+        "inside": inside, "transfer": lambda progress: transfer(progress, cases),
     }  # fmt: skip
     for name in only or ():
         if name not in groups:
@@ -70,6 +72,34 @@ def forgetting(progress: Any = None, seeds: int = 3) -> list[Row]:
 def sweep(progress: Any = None) -> list[Row]:
     """Forgetting over noise and memory (about ten processor minutes)."""
     from vilco_app.benchmarks.sweep import sweep as run
+
+    return run(progress)
+
+
+def strategies(progress: Any = None) -> list[Row]:
+    """Every strategy of the design on fresh seeds (about twelve processor minutes)."""
+    from vilco_app.benchmarks.strategies import strategies as run
+
+    return run(progress)
+
+
+def grid(progress: Any = None) -> list[Row]:
+    """The grid that penalty strengths were chosen on (about five processor minutes)."""
+    from vilco_app.benchmarks.strategies import grid as run
+
+    return run(progress)
+
+
+def prompts(progress: Any = None) -> list[Row]:
+    """Frozen network, prompts alone: what they can carry, and what exchanging them costs (two processor minutes)."""
+    from vilco_app.benchmarks.prompting import prompts as run
+
+    return run(progress)
+
+
+def inside(progress: Any = None) -> list[Row]:
+    """Plasticity, routing and the stability gap, stage by stage (two processor minutes)."""
+    from vilco_app.benchmarks.inside import inside as run
 
     return run(progress)
 

@@ -58,16 +58,22 @@ def over_seeds(runs: Sequence[float] | np.ndarray, level: float = 0.9, rounds: i
 
 
 def transfer_over_seeds(
-    curves: np.ndarray, references: Sequence[np.ndarray], level: float = 0.9, rounds: int = 4000, seed: int = 0
-) -> Interval:
+    curves: np.ndarray, references: Sequence[np.ndarray], level: float = 0.9, rounds: int = 4000, seed: int = 0,
+    guard: float = 0.1,
+) -> Interval:  # fmt: skip
     """Interval of Continual World's forward transfer.
 
     curves [S, N]: area under each of N stages' own learning curve in S continual runs. references: N arrays [R_j] of the same
     area in single-stage runs. Both are drawn again independently; seed means first, then the ratio per stage, then the mean.
+    Stages whose references leave less than `guard` to gain are left out, as in `matrix.forward_transfer_cw`; NaN if all are.
     """
     rng = np.random.default_rng(seed)
     curves = np.asarray(curves, dtype=np.float64)
     refs = [np.asarray(r, dtype=np.float64) for r in references]
+    open_ended = [i for i, r in enumerate(refs) if 1 - r.mean() >= guard]
+    if not open_ended:
+        return Interval(float("nan"), float("nan"), float("nan"))
+    curves, refs = curves[:, open_ended], [refs[i] for i in open_ended]
 
     def transfer(auc: np.ndarray, base: np.ndarray) -> np.ndarray:
         return ((auc - base) / (1 - base)).mean(-1)

@@ -202,3 +202,23 @@ def forward_transfer_cw(curve: Array, reference: Array, guard: float = 0.1) -> f
     """
     auc, base = float(np.mean(curve)), float(np.mean(reference))
     return (auc - base) / (1 - base) if 1 - base >= guard else float("nan")
+
+
+def learning_gain_cw(curve: Array, reference: Array) -> float:
+    """FT of one stage without the division, AUC - AUC_b: what to report where `forward_transfer_cw` is NaN."""
+    return float(np.mean(curve)) - float(np.mean(reference))
+
+
+def forward_transfer_cw_mean(curves: Sequence[Array], references: Sequence[Array], guard: float = 0.1) -> float:
+    """Continual World's FT: mean over stages of `forward_transfer_cw`, those with nothing left to gain left out; NaN if all are."""
+    each = [forward_transfer_cw(c, r, guard) for c, r in zip(curves, references, strict=True)]
+    return _mean(np.array([v for v in each if not np.isnan(v)]))
+
+
+def reference_transfer_cw(pairs: Array) -> float:
+    """Continual World's RT: (1/N) sum_{j>=1} max_{i<j} pairs[i][j], pairs[i][j] = FT on stage j after stage i alone.
+
+    What picking the best predecessor for each stage would give; the first stage has none and counts 0.
+    """
+    a = np.asarray(pairs)
+    return float(sum(np.max(a[:j, j]) for j in range(1, len(a))) / len(a))

@@ -31,6 +31,9 @@ class NetworkConfig:
     top_n: int = 4  # N: slots chosen per query; the reference code's
     stage_slots: int = 4  # keys a stage adds in soft mode (k of k-means)
     temperature: float = 0.1  # of the soft weights over keys
+    # how far a slot's mean prompt moves the question's own vector (soft, shared). 1 lets prompts alone carry a stage when
+    # everything else is frozen; 0 because it does not help while the trunk is trained (docs/learning.md, prompt memory)
+    prompt_bend: float = 0.0
     stride: float = 0.5  # seconds a cell covers: the default indexing rate
     init_prior: float = 1.0  # gain of the zero-shot curve at the start: an untrained network ranks as zero-shot does
     prior_bias: float = -4.6  # focal loss: foreground probability 0.01 at the start

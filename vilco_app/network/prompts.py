@@ -62,7 +62,7 @@ class PromptMemory(nn.Module):
         queries = F.normalize(queries.detach().float().cpu(), dim=-1)
         centres = spherical_kmeans(queries, min(self.config.stage_slots, len(torch.unique(queries, dim=0))), rng)
         shape = (len(centres), self.config.prompt_length, self.config.text_dim)
-        # small start: an untrained prompt hardly disturbs the query it is added to
+        # small start: nothing to the question's vector (`bent`); as tokens they are normalised and so as loud as words
         self._extend(centres, torch.randn(shape, generator=rng) * 0.02)
         self.stage_of += [stage] * len(centres)
 
@@ -97,8 +97,9 @@ class PromptMemory(nn.Module):
         if len(self) == 0:
             return tokens, mask, sentence.new_zeros(b)
         if self.mode in ("soft", "shared"):
-            w = self.weights(sentence)
-            chosen = torch.einsum("bm,mld->bld", w, self.prompts)  # [B, L, D]
+            chosen = torch.einsum("bm,mld->bld", self.weights(sentence), self.prompts)  # [B, L, D]
+            if self.config.prompt_bend:  # a prompt is a correction of the question: untrained, it repeats the question
+                chosen = chosen + sentence[:, None]
             pull = sentence.new_zeros(b)
         else:
             score, top = self.similarity(sentence).topk(min(self.config.top_n, len(self)), dim=-1)
@@ -108,6 +109,17 @@ class PromptMemory(nn.Module):
         if self.mode == "replace":
             return chosen, ones, pull
         return torch.cat([chosen, tokens], dim=1), torch.cat([ones, mask], dim=1), pull
+
+    def bent(self, sentence: torch.Tensor) -> torch.Tensor:
+        """The question's own vector [B, D] plus `prompt_bend` times the mean of its mixed prompts (soft and shared modes).
+
+        As tokens, prompts pass a layer norm and a mean beside a sentence vector many times as long: what they can say is
+        bounded, whatever is learnt. This way is not.
+        """
+        if not self.config.prompt_bend or self.mode not in ("soft", "shared") or len(self) == 0:
+            return sentence
+        mean = torch.einsum("bm,md->bd", self.weights(sentence), self.prompts.mean(1))
+        return sentence + self.config.prompt_bend * mean
 
     def routing(self, sentence: torch.Tensor, stages: list[int]) -> tuple[float, float]:
         """(usage entropy in nats over slots, share of queries whose heaviest slot belongs to their own stage)."""

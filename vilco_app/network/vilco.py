@@ -61,7 +61,7 @@ class ViLCo(nn.Module):
         tokens, mask, pull = self.prompts(sentence, tokens, mask)
         if self.config.prompts == "replace":  # the chosen prompts stand for the query altogether
             sentence = tokens.mean(1)
-        memory, pooled = self.query_side(tokens, mask, sentence)
+        memory, pooled = self.query_side(tokens, mask, self.prompts.bent(sentence))
         return Code(memory, mask, pooled, pull)
 
     def video(self, features: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

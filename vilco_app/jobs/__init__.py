@@ -1,6 +1,6 @@
 """Durable jobs: a table in the home's SQLite file, one worker per home, everybody else follows."""
 
-from vilco_app.jobs.child import in_child
+from vilco_app.jobs.child import in_child, polite_environment, stand_back
 from vilco_app.jobs.types import CannotRunHere, Context, Handler, Job, JobState, Progress, Stopped
 from vilco_app.jobs.worker import JobContext, Jobs
 
@@ -15,4 +15,6 @@ __all__ = [
     "Progress",
     "Stopped",
     "in_child",
+    "polite_environment",
+    "stand_back",
 ]

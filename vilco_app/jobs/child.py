@@ -21,6 +21,24 @@ NICE = 10  # half way down: a child gets what the others leave, and still everyt
 STOPPED = 75  # exit code of a child that was told to stop
 
 
+def polite_environment() -> dict[str, str]:
+    """The environment of a child that computes: one core stays with whoever asks, and threads that wait sleep.
+
+    By default they spin, which takes their core from others just when these are many.
+    """
+    cores = str(max(1, (os.cpu_count() or 2) - 1))
+    threads = {name: cores for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    given = {name: value for name, value in os.environ.items() if name in threads and value.isdigit()}
+    fewest = {name: str(min(int(cores), int(given.get(name, cores)) or 1)) for name in threads}
+    return {**os.environ, **fewest, "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+
+
+def stand_back() -> None:
+    """Have every thread of this process, and those it will start, give way to other processes."""
+    if hasattr(os, "nice"):
+        os.nice(NICE)
+
+
 def in_child(home: Path, target: str) -> Handler:
     """A handler that calls `target` ("package.module:function", a handler itself) in a child process.
 
@@ -33,7 +51,9 @@ def in_child(home: Path, target: str) -> Handler:
         command = [sys.executable, "-m", "vilco_app.jobs.child", str(home), str(job.id), str(context.claim), target]
         with tempfile.TemporaryFile("w+") as errors:
             # stdin is never written to: that it ends tells the child that we are gone
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=errors, stderr=errors)
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=errors, stderr=errors, env=polite_environment()
+            )
             try:
                 while process.poll() is None:
                     try:
@@ -63,9 +83,8 @@ def in_child(home: Path, target: str) -> Handler:
 def main(arguments: list[str]) -> int:
     """The child: run the target on the job, write the result to the table. Returns the exit code."""
     home, job_id, claim, target = Path(arguments[0]), int(arguments[1]), int(arguments[2]), arguments[3]
+    stand_back()  # before any thread is started: each has its own priority
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if hasattr(os, "nice"):
-        os.nice(NICE)
     table = JobTable(home)
     job = table.get(job_id)
     context = JobContext(table, job, claim, WorkerDefaults().update_seconds)

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from vilco_app.jobs import stand_back
 from vilco_app.learning.types import Stopped
 from vilco_app.values import VilcoError
 
@@ -30,8 +31,7 @@ def main(home: Path, payload: dict[str, Any]) -> int:
         out.flush()
 
     try:
-        if hasattr(os, "nice"):
-            os.nice(10)
+        stand_back()
         import torch
 
         # one core stays with whoever asks

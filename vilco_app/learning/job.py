@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vilco_app.jobs import Context, Job, Jobs, Stopped
+from vilco_app.jobs import Context, Job, Jobs, Stopped, polite_environment
 from vilco_app.learning.presets import preset_for
 from vilco_app.learning.resolving import resolve_stage
 from vilco_app.learning.snapshots import Snapshots
 from vilco_app.learning.types import LearnReport, Progress
 from vilco_app.learning.types import Stopped as LearningStopped
+from vilco_app.library.freeing import rest
 from vilco_app.stages import Stage
 from vilco_app.stages.format import write_json
 from vilco_app.values import VilcoError
@@ -61,6 +61,7 @@ def enqueue(
         "name": key, "stage": str(folder / "stage.json"), "strategy": strategy, "preset": preset, "parent": parent,
         "profile": profile_name or profile.id.rpartition("@")[0] or profile.id,
     }  # fmt: skip
+    rest(profile)  # the child needs the memory more
     jobs: Jobs = library.jobs
     register(jobs, home)
     return jobs.enqueue(KIND, payload, label=f"learn {stage.name}", key=key)
@@ -84,7 +85,9 @@ def learn_in_job(
 def run_child(home: Path, job: Job, context: Context) -> dict[str, Any]:
     """The handler: start the child, pass its progress on, stop it when asked. Raises VilcoError with the child's error."""
     command = [sys.executable, "-m", "vilco_app.learning.child", str(home), json.dumps(job.payload)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=dict(os.environ))
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=polite_environment()
+    )
     assert child.stdout is not None
     result: dict[str, Any] | None = None
     try:

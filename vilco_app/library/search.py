@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -36,6 +38,7 @@ class Searcher:
         self.view, self.root, self.defaults = view, root, defaults or SegmentDefaults()
         self._lock = Lock()
         self._segments: OrderedDict[str, Segment] = OrderedDict()
+        self._pool: ThreadPoolExecutor | None = None
         self._statistics: dict[str, tuple[int, Statistics]] = {}  # by kind, with the catalogue's version they belong to
 
     def search(self, kind: str, vectors: np.ndarray, top: int, videos: Sequence[str] | None) -> list[Hits]:
@@ -107,17 +110,23 @@ class Searcher:
         """Candidates of all segments, the best of them by their rough scores, scored again by their stored vectors."""
         owners = {take.id: video for video, takes in snapshot.takes.items() for take in takes}
         places: list[tuple[str, int]] = []  # recording and take of every span asked
-        found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        tasks: list[tuple[Segment, np.ndarray, int]] = []  # segment, which of its spans, the place of its first
         for record in snapshot.segments:
             owner = [owners.get(span.take) for span in record.spans]
             allowed = np.array([v is not None and (wanted is None or v in wanted) for v in owner])
-            if not allowed.any():
-                continue
-            spans, rows, scores = self._segment(snapshot, record.name).search(kind, asked, top, allowed)
-            found.append((np.where(spans < 0, -1, spans + len(places)), rows, scores))
-            places += [(v or "", span.take) for v, span in zip(owner, record.spans, strict=True)]
-        if not found:
+            if allowed.any():
+                tasks.append((self._segment(snapshot, record.name), allowed, len(places)))
+                places += [(v or "", span.take) for v, span in zip(owner, record.spans, strict=True)]
+        if not tasks:
             return
+
+        def ask(task: tuple[Segment, np.ndarray, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            segment, allowed, start = task
+            spans, rows, scores = segment.search(kind, asked, top, allowed)
+            return np.where(spans < 0, -1, spans + start), rows, scores
+
+        large = sum(segment.record.samples for segment, _, _ in tasks) > self.defaults.together
+        found = list(self._threads().map(ask, tasks) if large else map(ask, tasks))
         whole = [np.concatenate(columns, axis=1) for columns in zip(*found, strict=True)]  # spans, rows, scores [Q, K]
         for q, part in enumerate(parts):
             spans, rows, scores = (column[q] for column in whole)
@@ -131,6 +140,12 @@ class Searcher:
                 here = here[here >= 0]
                 if len(here):
                     part.append(Found(video, joined, here, _scores(kind, joined, here, asked[q])))
+
+    def _threads(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "search")
+            return self._pool
 
     def _segment(self, snapshot: Snapshot, name: str) -> Segment:
         with self._lock:

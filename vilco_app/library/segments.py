@@ -12,6 +12,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ class SegmentDefaults:
     probes: float = 0.25  # fraction of the lists looked into
     scanned: int = 65_536  # vectors of the recordings asked for up to which all are scanned: exact, and as fast
     restricted_probes: float = 0.6  # the same when only some recordings are asked: their best lie deeper
+    together: int = 200_000  # samples (28 h) above which segments are searched side by side: below, 5 ms are at stake
     candidates: int = 8  # candidates = candidates * top, put in order by their stored vectors
     training: int = 50_000  # vectors at most that components, lists and value ranges are learnt from; 26 MB projected
     slab: int = 4096  # vectors in memory at once: 11 MB at 651 dimensions
@@ -53,6 +55,17 @@ def load_faiss() -> Any:
     import importlib
 
     return importlib.import_module("faiss")
+
+
+@contextmanager
+def one_thread(faiss: Any) -> Iterator[None]:
+    """FAISS in the calling thread alone: it shares out questions, of which there is one, and the others would only spin."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
 
 
 def build_segment(
@@ -248,7 +261,8 @@ class Segment:
             parameters = faiss.SearchParametersIVF(nprobe=max(1, round(share * index.nlist)), sel=selector)
         else:
             parameters = faiss.SearchParameters(sel=selector)
-        scores, found = index.search(asked, count, params=parameters)
+        with one_thread(faiss):
+            scores, found = index.search(asked, count, params=parameters)
         if rest is not None:
             scores = scores + (vectors @ rest)[:, None]
         spans = np.searchsorted(self.starts[kind], found, side="right") - 1

@@ -30,7 +30,7 @@ class Snapshot:
     takes: dict[str, tuple[Take, ...]]
     forgotten: dict[str, tuple[tuple[float, float], ...]]
     segments: tuple[SegmentRecord, ...]
-    _known: dict[str, Video] = field(default_factory=dict, compare=False)  # as they are with their files in place
+    _known: dict[str, tuple[Video, Video]] = field(default_factory=dict, compare=False)  # files in place, and not
 
     def dims(self) -> tuple[int, int]:
         """Dimensions of the profile's whole-frame and region vectors, as far as anything is stored; else 0."""
@@ -56,11 +56,10 @@ class Snapshot:
         """Raises VilcoError("no-such-video")."""
         known = self._known.get(video)
         if known is None:
-            known = self._known[video] = self._facts(video)
-        if all(map(os.path.exists, known.parts)):  # asked anew each time: a disk may be unplugged
-            return known
-        note = f"{known.note} The file is not where it was; what was indexed can still be asked.".strip()
-        return replace(known, state="missing", note=note)
+            there = self._facts(video)
+            note = f"{there.note} The file is not where it was; what was indexed can still be asked.".strip()
+            known = self._known[video] = there, replace(there, state="missing", note=note)
+        return known[0 if all(map(os.path.exists, known[0].parts)) else 1]  # asked anew: a disk may be unplugged
 
     def _facts(self, video: str) -> Video:
         record = self.records.get(video)

@@ -1,6 +1,7 @@
 """`bench answers` on a made case whose right answers are known, and the distractor footage."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,19 @@ from tests.answering_fakes import FakeLibrary, make_stored
 from vilco_app.answering import Answerer
 from vilco_app.benchmarks import answers as bench
 from vilco_app.benchmarks.answers_baselines import FrameSimilarity, QueryBlind, ShotBoundaries
-from vilco_app.benchmarks.answers_haystack import HEIGHT, RATE, WIDTH, sources, stretches
+from vilco_app.benchmarks.answers_distractors import given_files, part, segment_clips, varied
+from vilco_app.benchmarks.answers_haystack import (
+    HEIGHT,
+    RATE,
+    WIDTH,
+    Made,
+    add_given,
+    sources,
+    stretches,
+    write_footage,
+)
+from vilco_app.benchmarks.answers_hidden import Hay, hidden
+from vilco_app.benchmarks.answers_scores import Scores
 from vilco_app.values import MomentQuery, TextQuery, VilcoError
 
 SCENES = {0: (0.0, 5.0), 1: (5.0, 10.0), 2: (10.0, 15.0), 3: (15.0, 20.0), 4: (20.0, 25.0)}
@@ -118,3 +131,114 @@ def test_distractors_are_the_same_film_for_the_same_seed():
 def test_distractor_footage_comes_from_what_is_installed():
     pictures = sources()
     assert len(pictures) >= 10 and all(p.shape[2] == 3 and min(p.shape[:2]) >= 200 for p in pictures)
+
+
+def labelled(folder, name, clips):
+    (folder / f"{name}.mp4").write_bytes(b"")
+    (folder / f"{name}.json").write_text(json.dumps({"segments": [{"clip": c} for c in clips]}))
+    return folder / f"{name}.mp4"
+
+
+def test_given_distractors_share_no_clip_with_what_is_asked(tmp_path):
+    asked = labelled(tmp_path, "asked", ["a.mp4", "b.mp4"])
+    labelled(tmp_path, "shares", ["c.mp4", "b.mp4"])
+    other = labelled(tmp_path, "other", ["c.mp4"])
+    (tmp_path / "a.mp4").write_bytes(b"")  # the clip itself
+    plain = tmp_path / "holiday.avi"
+    plain.write_bytes(b"")
+    (tmp_path / "notes.txt").write_text("x")
+    assert segment_clips(asked) == {"a.mp4", "b.mp4"} and segment_clips(plain) == set()
+    assert given_files(tmp_path, asked, segment_clips(asked)) == [plain, other]
+    with pytest.raises(VilcoError, match="free of what asked"):
+        given_files(tmp_path, asked, {"a.mp4", "c.mp4", "b.mp4", "holiday.avi"})
+
+
+def test_a_cut_keeps_our_shape_and_stays_in_the_frame():
+    x, y, w, h = part(1000, 400, 0.5, np.array([1.0, 1.0]))
+    assert w / h == pytest.approx(WIDTH / HEIGHT) and h == pytest.approx(200)
+    assert (x + w, y + h) == (pytest.approx(1000), pytest.approx(400))
+    assert part(1000, 400, 0.5, np.array([0.0, 0.0]))[:2] == (0.0, 0.0)
+
+
+@pytest.fixture
+def film(tmp_path):
+    rng = np.random.default_rng(1)
+    pictures = [rng.integers(0, 255, size=(300, 400, 3), dtype=np.uint8) for _ in range(2)]
+    path = tmp_path / "films" / "film.mp4"
+    path.parent.mkdir()
+    write_footage(path, stretches(pictures, 8.0, 0), 8.0)
+    return path
+
+
+def test_given_footage_is_varied_until_it_is_long_enough(film):
+    frames = varied([film], 5)
+    passes = np.stack([next(frames) for _ in range(8 * RATE * 3)])
+    assert passes.shape[1:] == (HEIGHT, WIDTH, 3) and passes.dtype == np.uint8
+    again = varied([film], 5)
+    assert (passes[:20] == np.stack([next(again) for _ in range(20)])).all()
+    other = varied([film], 6)
+    assert not (passes[:20] == np.stack([next(other) for _ in range(20)])).all()
+
+
+class Shelf:
+    """add, videos, resolve, remove, by file name."""
+
+    def __init__(self, *there):
+        self.names = list(there)
+
+    def add(self, paths):
+        new = [p for p in (paths if isinstance(paths, list) else [paths]) if p.name not in self.names]
+        self.names += [p.name for p in new]
+        return SimpleNamespace(refused=[])
+
+    def videos(self):
+        return [SimpleNamespace(id=n) for n in self.names]
+
+    def resolve(self, path):
+        return SimpleNamespace(id=str(path).rsplit("/", 1)[-1])
+
+    def remove(self, video):
+        self.names.remove(video)
+
+
+def test_given_footage_fills_the_hours_and_what_was_there_stays(film, tmp_path):
+    shelf = Shelf("film.mp4")
+    made = add_given(shelf, tmp_path / "made", [film], 30 / 3600)
+    assert made.seconds == pytest.approx(30.0, abs=0.1) and made.videos[0] == "film.mp4"
+    assert made.new == made.videos[1:] and len(made.new) == 1  # 22 s in one film
+    assert "1 videos given (8 s)" in made.description and "3 times over" in made.description
+    enough = add_given(shelf, tmp_path / "none", [film], 5 / 3600)
+    assert enough.videos == ["film.mp4"] and not enough.new and "the rest" not in enough.description
+
+
+def test_every_list_is_hidden_in_its_own_footage_and_the_library_is_left_as_it_was():
+    shelf = Shelf("one.mp4", "two.mp4")
+    asked = []
+
+    def make(memory, name, progress):
+        memory.names.append(f"hay-{name}")
+        return Made(
+            [f"hay-{name}", "two.mp4" if name == "one" else "one.mp4"], 7200.0, f"hay for {name}", [f"hay-{name}"]
+        )
+
+    def ask(memory, video, name, data, scores, whole):
+        asked.append(whole)
+        scores.text[name], scores.moment[name], scores.visual[name] = [[False, name == "one", False, False]], [], []
+        scores.present[name], scores.absent[name] = [(0.4, False)], [(0.6, True)]
+
+    alone = Scores(text={"one": [[True] * 4], "two": [[True] * 4]})
+    result = hidden(shelf, Path("/cases"), {"one": {}, "two": {}}, make, alone, ask, None)
+    assert asked == [["hay-one", "two.mp4", "one.mp4"], ["hay-two", "one.mp4", "two.mp4"]]
+    assert result["lost"]["text"][0] == pytest.approx(0.5) and result["hours"] == 2.0
+    assert result["footage"] == "hay for one; hay for two" and shelf.names == ["one.mp4", "two.mp4"]
+    assert {(r["name"], r["family"]) for r in result["lists"]} >= {("one", "text"), ("all", "text")}
+
+
+def test_the_bench_prints_the_hidden_lists_beside_the_open_ones(cases, monkeypatch):
+    made = Made(["a" * 12], 3600.0, "footage of the day")
+    monkeypatch.setattr(Hay, "_given", lambda self, memory, name, progress: made)
+    result = bench.answers(cases, distractors=cases)
+    assert "haystack" not in result and result["haystack_given"]["lost"]["text"][0] == 0.0
+    assert not [r for r in result["haystack_given"]["lists"] if r["family"] == "absent"]  # it may well be in there
+    table = bench.format_table(result)
+    assert "hidden (given)" in table and "1 h of footage of the day" in table

@@ -21,6 +21,9 @@ def answers(
     cases: Annotated[Path, typer.Option("--cases", help="Folder of NAME.mp4 + NAME.json.")],
     name: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Lists to run; default all.")] = None,
     haystack: Annotated[float | None, typer.Option("--haystack", help="Hide the cases in this many hours.")] = None,
+    distractors: Annotated[
+        Path | None, typer.Option("--distractors", help="Folder of other videos to hide the cases in as well.")
+    ] = None,
     output: OutFolder = None,
     home: Home = None,
     json: Json = False,
@@ -29,7 +32,9 @@ def answers(
     from vilco_app.benchmarks import answers as module
 
     with support.progress() as progress:
-        result = module.answers(cases, names=name, home=home, haystack_hours=haystack, progress=progress)
+        result = module.answers(
+            cases, names=name, home=home, haystack_hours=haystack, progress=progress, distractors=distractors
+        )
     _finish(json, output, "answers", result, lambda: module.format_table(result))
 
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from vilco_app.answering.calibrate import Doubt, confidence
+from vilco_app.answering.calibrate import Doubt, Reached, confidence
 from vilco_app.answering.correcting import apply_corrections, correct_tracks
 from vilco_app.answering.curve import Passage, Scale, library_scale, passages_of
 from vilco_app.answering.grounding import Grounded, Grounder, ZeroShotGrounder, fuse
 from vilco_app.answering.keys import make_key
+from vilco_app.answering.looks import Looks, distinct_windows, look_of
 from vilco_app.answering.nulls import Levels
 from vilco_app.answering.options import DEFAULTS, Options
 from vilco_app.answering.questions import Questions
@@ -172,7 +173,10 @@ class Answerer:
             hits += self.library.search_globals(scene[None], self.options.hits, ids)
         if regions is not None:
             hits += self.library.search_regions(regions[None], self.options.hits, ids)
-        return around_hits(self.library, hits, self.options)
+        if scene is None:
+            return around_hits(self.library, hits, self.options)
+        mean = self.library.statistics("globals").mean.astype(np.float32)
+        return around_hits(self.library, hits, self.options, lambda rows: look_of(rows, mean, self.profile.blocks))
 
     def _words(
         self,
@@ -191,7 +195,7 @@ class Answerer:
         curves: tuple[Curve, ...] = ()
         if passages:
             grounded, sure, certainty = self._ground(kind, vectors, passages, videos, self._exact(videos, before))
-            moments = self._moments(grounded, passages, top, category, sure)
+            moments = self._moments(grounded, passages, top, category, sure, self._much(videos))
             curves = self._curves(grounded.curves, passages) if curve else ()
         found = self.library.corrections(make_key(kind, words), [v.id for v in videos])
         if not vectors.understood:
@@ -231,7 +235,7 @@ class Answerer:
             return only, _clipped, _clipped(float(only.windows.scores.max(initial=0.0)))
         scale = None if exact else self._scale(vectors)
         grounded = self.zero_shot.propose(vectors, kind, passages, scale)
-        sure = self.sure(kind, vectors, videos)
+        sure = self.sure(kind, vectors, videos, grounded)
         certainty = sure(float(grounded.windows.scores.max())) if len(grounded.windows.scores) else 0.0
         doubt = self.doubts.get(kind)
         if self.network is None or (weight <= 0 and doubt is None):
@@ -253,20 +257,26 @@ class Answerer:
         frames, regions = self.library.statistics("globals"), self.library.statistics("regions")
         return library_scale(vectors, self.profile.blocks, frames, regions)
 
-    def sure(self, kind: Kind, vectors: TextVectors, videos: Sequence[Video]) -> Callable[[float], float]:
-        """A best score -> the probability that it is there, for this question on this footage."""
-        level = self._level(kind, videos)
+    def sure(
+        self, kind: Kind, vectors: TextVectors, videos: Sequence[Video], grounded: Grounded
+    ) -> Callable[[float], float]:
+        """A window's score -> the probability that it is there, for this question on this footage. grounded: zero-shot."""
+        level, best = self._level(kind, videos), grounded.reached() or Reached(0.0)
+        if not vectors.concepts:  # a question turned towards what was taught: the height was not measured for such
+            best = Reached(best.score)
         weight = max((c.weight for c in vectors.concepts), default=None)
-        return lambda best: confidence(best, level, weight)
+        return lambda score: confidence(score, best, level, weight)
 
-    def _level(self, kind: Kind, videos: Sequence[Video]) -> float:
-        """Mean best score of unrelated questions on this footage."""
+    def _much(self, videos: Sequence[Video]) -> bool:
+        return sum(v.duration for v in videos) > self.options.much_footage
 
-        def best(vectors: TextVectors) -> float | None:
+    def _level(self, kind: Kind, videos: Sequence[Video]) -> Reached:
+        """What unrelated questions reach on this footage, on average."""
+
+        def best(vectors: TextVectors) -> Reached | None:
             passages = self._chosen(videos, None, vectors.scene, vectors.thing)
             scale = None if exact else self._scale(vectors)
-            scores = self.zero_shot.propose(vectors, kind, passages, scale).windows.scores
-            return float(scores.max()) if len(scores) else None
+            return self.zero_shot.propose(vectors, kind, passages, scale).reached()
 
         exact = self._exact(videos, None)
         footage = (kind, *sorted((v.id, len(self.library.stored(v.id))) for v in videos))
@@ -280,11 +290,20 @@ class Answerer:
         top: int,
         category: str | None,
         sure: Callable[[float], float],
+        much: bool,
     ) -> list[Moment]:
-        """The best windows; a score is the probability of that window alone, and never above the one before it."""
+        """The best windows; a score is the probability of that window alone, and never above the one before it.
+
+        much: of much footage, where one look takes one place.
+        """
         w = grounded.windows
         out: list[Moment] = []
-        for i in best_windows(w, top, self.options.overlap):
+        if much:
+            mean = self.library.statistics("globals").mean
+            best = distinct_windows(w, top, Looks(passages, mean, self.profile.blocks, self.options))
+        else:
+            best = best_windows(w, top, self.options.overlap)
+        for i in best:
             video = passages[int(w.passage[i])].stored.video
             score = (
                 sure(float(w.scores[i])) if grounded.source == "zero-shot" else min(max(float(w.scores[i]), 0.0), 1.0)

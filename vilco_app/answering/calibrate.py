@@ -10,22 +10,39 @@ def sigmoid(x: float) -> float:
     return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, x))))
 
 
-# Logistic regression with two inputs on the 156 labelled questions of the two development lists (docs/answers.md).
-STEEPNESS = 0.80  # per deviation of the best window above the level of unrelated questions
-SURENESS = 0.32  # per factor e in the weight of the best concept: a thing known by name has to show itself more clearly
+# Logistic regression with two inputs on the 156 labelled questions of the two development lists, what is there and what is
+# not counted alike (docs/answers.md).
+HEIGHT = 3.0  # per unit the evidence block rises above the level of unrelated questions
+SURENESS = 0.41  # per factor e in the weight of the best concept: a thing known by name has to show itself more clearly
 TYPICAL_WEIGHT = 0.145  # weight of the best concept at which it changes nothing
+OFFSET = -0.36
+STEEPNESS = 0.80  # per deviation of a window: what a worse window of the same answer loses
+MARGIN_SURENESS = 0.32  # SURENESS where a profile has no evidence block: STEEPNESS then counts from unrelated questions
 
 
-def confidence(best: float, level: float, concept_weight: float | None = None) -> float:
-    """Probability that what was asked for is in the footage.
+@dataclass(frozen=True)
+class Reached:
+    """How high a question reaches on some footage: its best window's score, and the height of the evidence block there."""
 
-    best: the best window's score; level: the mean best score of unrelated questions on the same footage; concept_weight:
+    score: float
+    height: float | None = None
+
+
+def confidence(score: float, best: Reached, level: Reached, concept_weight: float | None = None) -> float:
+    """Probability that what was asked for is in the footage, judged by a window of this score.
+
+    best: what the question reaches; level: the mean of what unrelated questions reach on the same footage; concept_weight:
     of the question's best concept in (0, 1], None when the profile names none.
     """
-    logit = STEEPNESS * (best - level)
+    if best.height is None or level.height is None:
+        odds = STEEPNESS * (score - level.score)
+        named = MARGIN_SURENESS
+    else:
+        odds = OFFSET + HEIGHT * (best.height - level.height) + STEEPNESS * (score - best.score)
+        named = SURENESS
     if concept_weight:
-        logit -= SURENESS * math.log(concept_weight / TYPICAL_WEIGHT)
-    return sigmoid(logit)
+        odds -= named * math.log(concept_weight / TYPICAL_WEIGHT)
+    return sigmoid(odds)
 
 
 def picture_confidence(cosine: float) -> float:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from vilco_app.answering.calibrate import Reached
 from vilco_app.answering.curve import Passage, Scale, join, passage_scores, scale_of, smooth
 from vilco_app.answering.options import Options
 from vilco_app.answering.segments import hierarchy
@@ -24,11 +25,19 @@ from vilco_app.values import Kind, Source
 
 @dataclass(frozen=True)
 class Grounded:
-    """One curve [n] per passage (standardised: 0 = the footage's mean, 1 = one deviation) and the candidate windows."""
+    """One curve [n] per passage (standardised: 0 = the footage's mean, 1 = one deviation) and the candidate windows.
+
+    height: how far the profile's evidence block rises at its peak, not standardised (see `peak_height`); None without one.
+    """
 
     curves: tuple[np.ndarray, ...]
     windows: Windows
     source: Source
+    height: float | None = None
+
+    def reached(self) -> Reached | None:
+        """What confidence is judged by; None without a window."""
+        return Reached(float(self.windows.scores.max()), self.height) if len(self.windows.scores) else None
 
 
 class Grounder(Protocol):
@@ -94,7 +103,28 @@ class ZeroShotGrounder:
             score_spans(p, i, self.spans(p), c, total, self.options, contrast)
             for i, (p, c) in enumerate(zip(passages, curves, strict=True))
         ]
-        return Grounded(curves, Windows.concatenate(windows), self.source)
+        return Grounded(curves, Windows.concatenate(windows), self.source, self._height(query, scores, passages, scale))
+
+    def _height(
+        self, query: TextVectors, scores: Sequence[np.ndarray], passages: Sequence[Passage], scale: Scale
+    ) -> float | None:
+        if self.blocks.evidence not in self.blocks.names or query.scene is None:
+            return None
+        row = self.blocks.names.index(self.blocks.evidence)
+        asked = query.scene[self.blocks.slices()[row]]
+        parts = [smooth(s[row], p.times, self.options.smooth) for s, p in zip(scores, passages, strict=True)]
+        return peak_height(parts, float(np.linalg.norm(asked)), float(scale.mean[row]), float(scale.deviation[row]))
+
+
+def peak_height(scores: Sequence[np.ndarray], length: float, mean: float, deviation: float) -> float:
+    """(highest score - one deviation above the mean) / length of the question's vector: in the units of stored vectors.
+
+    The standardised curve of any question reaches about as high somewhere, also of one that means nothing here; in these
+    units what is not there stays low. 0 for a question without a direction.
+    """
+    if length < 1e-6 or not scores:
+        return 0.0
+    return (max(float(s.max()) for s in scores) - mean - deviation) / length
 
 
 def fuse(zero_shot: Grounded, network: Grounded | None, weight: float) -> Grounded:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from threading import Lock
 
+from vilco_app.answering.calibrate import Reached
 from vilco_app.encoders.base import TextVectors
 
 NULL_QUESTIONS = (
@@ -46,11 +47,11 @@ class Levels:
     def __init__(self, encode: Callable[[str], TextVectors], kept: int) -> None:
         self._encode, self._kept = encode, kept
         self._vectors: dict[str, TextVectors] = {}
-        self._levels: OrderedDict[Hashable, float] = OrderedDict()
+        self._levels: OrderedDict[Hashable, Reached] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, footage: Hashable, count: int, best: Callable[[TextVectors], float | None]) -> float:
-        """Mean over `count` unrelated questions of `best(question)`, the best score on the footage (None: no window)."""
+    def of(self, footage: Hashable, count: int, reached: Callable[[TextVectors], Reached | None]) -> Reached:
+        """Mean over `count` unrelated questions of what each reaches on the footage (None: it has no window)."""
         with self._lock:
             if footage in self._levels:
                 return self._levels[footage]
@@ -58,9 +59,12 @@ class Levels:
         for text in NULL_QUESTIONS[:count]:
             if text not in self._vectors:
                 self._vectors[text] = self._encode(text)
-            score = best(self._vectors[text])
-            found += [score] if score is not None else []
-        level = sum(found) / len(found) if found else 0.0
+            one = reached(self._vectors[text])
+            found += [one] if one is not None else []
+        heights = [r.height for r in found if r.height is not None]
+        level = Reached(
+            sum(r.score for r in found) / len(found) if found else 0.0, sum(heights) / len(heights) if heights else None
+        )
         with self._lock:
             self._levels[footage] = level
             while len(self._levels) > self._kept:

@@ -25,6 +25,11 @@ class Options:
     rest_contrast: float = 0.7  # of the other answers: what stands out elsewhere, not the first one's neighbours
     rest_length_weight: float = 0.15  # as above, for the other answers; .5 to 1 and .15 to .25 do alike
     overlap: float = 0.5  # softness of soft-NMS (its paper's value): how slowly rank falls with the overlap
+    # --- much footage: one place per look (docs/answers.md, "Hidden in two hours of other things")
+    much_footage: float = 1800.0  # seconds searched from which places are ranked between scenes, not within one
+    alike: float = 0.7  # cosine of two windows' looks; different scenes reach .65 (90 %), a photo panned over again .8
+    occasion: float = 120.0  # seconds; closer windows of a recording show one occasion and may both have a place
+    look_pool: int = 1_000  # best windows compared by look, which bounds the time an answer takes
     # --- shortlist
     exact_samples: int = 8_000  # about 1 h at 2 fps: all scored, in 50 ms; above, FAISS chooses passages
     hits: int = 200  # nearest vectors asked of each index

@@ -3,30 +3,53 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from vilco_app.answering.curve import Passage, passages_of
 from vilco_app.answering.options import Options
 from vilco_app.library.types import Hits, LibraryView
 
 
-def around_hits(library: LibraryView, hits: Sequence[Hits], options: Options) -> list[Passage]:
+def around_hits(
+    library: LibraryView, hits: Sequence[Hits], options: Options, look: Callable[[np.ndarray], np.ndarray] | None = None
+) -> list[Passage]:
     """Passages of about `passage_seconds` on each side of the best hits, merged where they meet, at most `passages` of them.
 
     hits: results of one question in several indexes; they take turns, since their scores are not comparable.
+    look: samples [n, Dg] -> what they look like [Dg], unit length. With it a hit that looks like the hit of a chosen
+    passage waits until all others had their turn: the same picture many times over does not fill the list.
     """
     spans: dict[str, list[tuple[float, float]]] = {}
+    seen: list[np.ndarray] = []
+    waiting: list[tuple[str, float]] = []
     count = 0
+
+    def take(video: str, time: float) -> None:
+        nonlocal count
+        known = spans.setdefault(video, [])
+        if count < options.passages and not any(a <= time <= b for a, b in known):
+            known.append(_aligned(time, options.passage_seconds))
+            count += 1
+
     for rank in range(max((len(h.videos) for h in hits), default=0)):
         for h in hits:
             if rank >= len(h.videos) or count >= options.passages:
                 continue
             video, time = h.videos[rank], float(h.times[rank])
-            known = spans.setdefault(video, [])
-            if any(a <= time <= b for a, b in known):
+            if any(a <= time <= b for a, b in spans.get(video, [])):
                 continue
-            known.append(_aligned(time, options.passage_seconds))
-            count += 1
+            if look is not None:
+                row = int(h.rows[rank])
+                here = look(library.stored(video).globals[row : row + 1])
+                if any(float(here @ s) > options.alike for s in seen):
+                    waiting.append((video, time))
+                    continue
+                seen.append(here)
+            take(video, time)
+    for video, time in waiting:
+        take(video, time)
     out: list[Passage] = []
     for video, known in spans.items():
         whole = passages_of(library.stored(video))
@@ -52,8 +75,6 @@ def _merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 def _cut(passage: Passage, start: float, end: float) -> Passage | None:
     """The part of a passage inside [start, end], or None."""
-    import numpy as np
-
     times = passage.times
     low, high = int(np.searchsorted(times, start)), int(np.searchsorted(times, end))
     if low >= high:

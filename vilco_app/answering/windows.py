@@ -96,11 +96,36 @@ def best_windows(windows: Windows, top: int, overlap: float) -> list[int]:
     while len(chosen) < min(top, len(left)):
         i = int(np.argmax(windows.scores)) if not chosen else int(np.argmax(left))
         chosen.append(i)
-        inter = np.minimum(windows.ends, windows.ends[i]) - np.maximum(windows.starts, windows.starts[i])
-        inter = np.where(windows.passage == windows.passage[i], np.maximum(0.0, inter), 0.0)
-        union = (windows.ends - windows.starts) + (windows.ends[i] - windows.starts[i]) - inter
-        iou = inter / np.maximum(union, 1e-9)
-        left = np.where(left > 0, left * np.exp(-(iou**2) / overlap), left - iou)
-        left[iou > 0.95] -= 1e6  # the same window under another name
-        left[i] = -np.inf
+        left = decay(left, windows, i, overlap)
     return chosen
+
+
+def _shared(windows: Windows, i: int) -> np.ndarray:
+    """Seconds [M] that every window shares with window i."""
+    inter = np.minimum(windows.ends, windows.ends[i]) - np.maximum(windows.starts, windows.starts[i])
+    shared: np.ndarray = np.where(windows.passage == windows.passage[i], np.maximum(0.0, inter), 0.0)
+    return shared
+
+
+def covered(windows: Windows, i: int) -> np.ndarray:
+    """[M]: seconds shared with window i / seconds of the shorter of the two; 1 where one lies in the other."""
+    length = windows.ends - windows.starts
+    share: np.ndarray = _shared(windows, i) / np.maximum(np.minimum(length, length[i]), 1e-9)
+    return share
+
+
+def overlaps(windows: Windows, i: int) -> np.ndarray:
+    """IoU [M] of every window with window i; 0 in other passages."""
+    inter = _shared(windows, i)
+    union = (windows.ends - windows.starts) + (windows.ends[i] - windows.starts[i]) - inter
+    iou: np.ndarray = inter / np.maximum(union, 1e-9)
+    return iou
+
+
+def decay(left: np.ndarray, windows: Windows, i: int, overlap: float) -> np.ndarray:
+    """Rank scores [M] after window i was chosen: those of its passage fall with their overlap, its own to -inf."""
+    iou = overlaps(windows, i)
+    out = np.where(left > 0, left * np.exp(-(iou**2) / overlap), left - iou)
+    out[iou > 0.95] -= 1e6  # the same window under another name
+    out[i] = -np.inf
+    return out

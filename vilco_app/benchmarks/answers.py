@@ -8,34 +8,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vilco_app.benchmarks.answers_baselines import BASELINES, Baseline
-from vilco_app.evaluation.retrieval import auroc, auroc_bootstrap, hit_at, paired_bootstrap
+from vilco_app.benchmarks.answers_hidden import Hay, hidden
+from vilco_app.benchmarks.answers_scores import LEVELS, Scores, column, rows_of, sides
+from vilco_app.evaluation.retrieval import auroc_bootstrap, hit_at, paired_bootstrap
 from vilco_app.evaluation.visual import box_iou, nearest_box
 from vilco_app.values import Answer, VilcoError
 
 Progress = Callable[[int, int, str], None]
-LEVELS = tuple((k, iou) for iou in (0.3, 0.5) for k in (1, 5))
 SLACK = 0.5  # seconds: label edges are exact to half a second
 NEAR = 1.0  # seconds between a target's time and the box held against it
 BOX_IOU = 0.25
-
-
-@dataclass
-class Scores:
-    """Raw results of one asker over the cases: one row per question, so that askers can be compared in pairs."""
-
-    text: dict[str, list[list[bool]]] = field(default_factory=dict)  # by list; hits at LEVELS
-    moment: dict[str, list[list[bool]]] = field(default_factory=dict)
-    visual: dict[str, list[list[bool]]] = field(default_factory=dict)  # right at 1, at 5, box
-    again: dict[str, list[list[bool]]] = field(default_factory=dict)  # another occurrence than the query's: at 1, at 5
-    present: dict[str, list[tuple[float, bool]]] = field(default_factory=dict)  # confidence, found
-    absent: dict[str, list[tuple[float, bool]]] = field(default_factory=dict)
+STACKS = {"haystack": "vilco, hidden", "haystack_given": "vilco, hidden (given)"}
 
 
 def answers(
@@ -46,13 +35,15 @@ def answers(
     progress: Progress | None = None,
     profile: str = "auto",
     baselines: bool = True,
+    distractors: str | Path | None = None,
 ) -> dict[str, Any]:
     """Ask every labelled question and score it.
 
     names: lists of the folder (all NAME.json with a NAME.mp4 by default). home: a library to keep (a temporary one by
-    default). haystack_hours: also hide each list in so many hours of made distractor footage and ask the whole library.
-    Returns {"schema", "lists", "baselines", "gain", "auroc", "haystack"} (see `format_table`).
-    Raises VilcoError when a list is missing or malformed.
+    default). haystack_hours: also hide each list in so many hours of footage made from packaged pictures, and ask all of
+    it together. distractors: a folder of videos to hide each list in as well (see `answers_distractors`); 2 h by default.
+    Returns {"schema", "lists", "baselines", "gain", "auroc"} and, where asked for, {"haystack", "haystack_given"} (see
+    `format_table`). Raises VilcoError when a list is missing or malformed, or when every distractor shares a clip with it.
     """
     import tempfile
 
@@ -63,7 +54,8 @@ def answers(
         raise VilcoError("no-cases", f"{folder}: no NAME.json with a NAME.mp4.", "Name a folder of labelled clips.")
     with tempfile.TemporaryDirectory(prefix="vilco-bench-") as scratch:
         where = Path(home) if home else Path(scratch) / "home"
-        return _run(folder, lists, where, Path(scratch), haystack_hours, progress, profile, baselines)
+        hay = Hay(folder, Path(scratch), haystack_hours, Path(distractors) if distractors else None)
+        return _run(folder, lists, where, hay, progress, profile, baselines)
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:
@@ -81,8 +73,7 @@ def _run(
     folder: Path,
     lists: dict[str, dict[str, Any]],
     home: Path,
-    scratch: Path,
-    haystack_hours: float | None,
+    hay: Hay,
     progress: Progress | None,
     profile: str,
     baselines: bool,
@@ -90,7 +81,8 @@ def _run(
     from vilco_app.memory import EpisodicMemory
 
     memory = EpisodicMemory(home, profile=profile) if profile != "auto" else EpisodicMemory(home)
-    steps = len(lists) * (2 if haystack_hours else 1)
+    stacks = hay.stacks()
+    steps = len(lists) * (1 + len(stacks))
     ours, others = Scores(), {name: Scores() for name in BASELINES} if baselines else {}
     for done, (name, data) in enumerate(lists.items()):
         video = str(folder / f"{name}.mp4")
@@ -103,45 +95,16 @@ def _run(
     result: dict[str, Any] = {
         "schema": 1,
         "profile": memory.profile.id,
-        "lists": _rows(ours, list(lists)),
-        "baselines": [dict(row, baseline=label) for label, s in others.items() for row in _rows(s, list(lists))],
+        "lists": rows_of(ours, list(lists)),
+        "baselines": [dict(row, baseline=label) for label, s in others.items() for row in rows_of(s, list(lists))],
         "gain": [_gain(label, ours, s) for label, s in others.items()],
-        "auroc": auroc_bootstrap(*_sides(ours)).to_json(),
+        "auroc": auroc_bootstrap(*sides(ours)).to_json(),
     }
-    if haystack_hours:
-        result["haystack"] = _hidden(folder, lists, memory, scratch, haystack_hours, progress, ours)
+    for done, (key, make) in enumerate(stacks.items()):
+        if progress:
+            progress(len(lists) * (1 + done), steps, "adding distractors")
+        result[key] = hidden(memory, folder, lists, make, ours, _ask, progress)
     return result
-
-
-def _hidden(
-    folder: Path,
-    lists: dict[str, dict[str, Any]],
-    memory: Any,
-    scratch: Path,
-    hours: float,
-    progress: Progress | None,
-    alone: Scores,
-) -> dict[str, Any]:
-    """The same questions asked of the list's own video and hours of distractors together, which leave the library again."""
-    from vilco_app.benchmarks.answers_haystack import add_distractors
-
-    made = add_distractors(memory, scratch, hours, progress)
-    hidden = Scores()
-    try:
-        for done, (name, data) in enumerate(lists.items()):
-            if progress:
-                progress(len(lists) + done, 2 * len(lists), f"asking {name} in {hours:g} h of distractors")
-            video = str(folder / f"{name}.mp4")
-            _ask(memory, video, name, data, hidden, whole=[*made.videos, memory.resolve(video).id])
-    finally:
-        for video in made.videos:
-            memory.remove(video)
-    return {
-        "hours": round(made.seconds / 3600, 3),
-        "footage": made.description,
-        "lists": _rows(hidden, list(lists)),
-        "lost": _lost(alone, hidden),
-    }
 
 
 def _windows(answer: Answer, video: str) -> list[tuple[float, float]]:
@@ -226,76 +189,22 @@ def _baseline(asker: Baseline, name: str, data: dict[str, Any], scores: Scores) 
     scores.absent[name] = [(asker.score(q), False) for q in data["absent_queries"]]
 
 
-def _rows(scores: Scores, names: Sequence[str]) -> list[dict[str, Any]]:
-    """One row per list and family, then the same over all lists together ("all")."""
-    rows: list[dict[str, Any]] = []
-    for name in [*names, "all"] if len(names) > 1 else names:
-        chosen = names if name == "all" else [name]
-
-        def pooled(table: dict[str, list[Any]], chosen: Sequence[str] = chosen) -> list[Any]:
-            return [row for n in chosen for row in table.get(n, [])]
-
-        for family, table in (("text", scores.text), ("moment", scores.moment)):
-            if hits := pooled(table):
-                means = np.mean(np.array(hits, dtype=float), axis=0)
-                metrics = {f"R@{k}@{t}": round(float(v), 4) for (k, t), v in zip(LEVELS, means, strict=True)}
-                rows.append({"name": name, "family": family, "n": len(hits), "metrics": metrics})
-        if hits := pooled(scores.visual):
-            means = np.mean(np.array(hits, dtype=float), axis=0)
-            metrics = dict(zip(("occurrence@1", "occurrence@5", "box@1"), means.round(4).tolist(), strict=True))
-            if again := pooled(scores.again):
-                more = np.mean(np.array(again, dtype=float), axis=0).round(4).tolist()
-                metrics |= {"again@1": more[0], "again@5": more[1], "again_n": len(again)}
-            rows.append({"name": name, "family": "visual", "n": len(hits), "metrics": metrics})
-        present, absent = pooled(scores.present), pooled(scores.absent)
-        if present and absent:
-            metrics = {"AUROC": round(auroc([c for c, _ in present], [c for c, _ in absent]), 4)}
-            if any(f for _, f in present + absent):
-                metrics["found_present"] = round(float(np.mean([f for _, f in present])), 4)
-                metrics["found_absent"] = round(float(np.mean([f for _, f in absent])), 4)
-            rows.append({"name": name, "family": "absent", "n": len(absent), "metrics": metrics})
-    return rows
-
-
-def _sides(scores: Scores) -> tuple[list[float], list[float]]:
-    return (
-        [c for rows in scores.present.values() for c, _ in rows],
-        [c for rows in scores.absent.values() for c, _ in rows],
-    )
-
-
-def _column(table: dict[str, list[list[bool]]], column: int) -> list[float]:
-    return [float(row[column]) for rows in table.values() for row in rows]
-
-
 def _gain(label: str, ours: Scores, theirs: Scores) -> dict[str, Any]:
     """Ours minus a baseline over all text questions, with a paired bootstrap interval [mean, low, high]."""
     metrics = {
-        f"R@{k}@{t}": paired_bootstrap(_column(ours.text, i), _column(theirs.text, i)).to_json()
+        f"R@{k}@{t}": paired_bootstrap(column(ours.text, i), column(theirs.text, i)).to_json()
         for i, (k, t) in enumerate(LEVELS)
     }
     return {"baseline": label, "family": "text", "metrics": metrics}
-
-
-def _lost(alone: Scores, hidden: Scores) -> dict[str, list[float]]:
-    """What hiding the footage costs: R@5 (IoU 0.3) alone minus hidden, [mean, low, high], by family."""
-    out = {}
-    for family, a, h, column in (
-        ("text", alone.text, hidden.text, 1),
-        ("moment", alone.moment, hidden.moment, 1),
-        ("visual", alone.visual, hidden.visual, 1),
-    ):
-        if _column(a, column):
-            out[family] = paired_bootstrap(_column(a, column), _column(h, column)).to_json()
-    return out
 
 
 def format_table(result: dict[str, Any]) -> str:
     """The result of `answers` as a table a person reads."""
     lines = [f"{'list':<14}{'asker':<18}{'family':<9}{'n':>4}  metrics"]
     rows = [dict(r, baseline="vilco") for r in result["lists"]] + result["baselines"]
-    if "haystack" in result:
-        rows += [dict(r, baseline="vilco, hidden") for r in result["haystack"]["lists"]]
+    for key, label in STACKS.items():
+        if key in result:
+            rows += [dict(r, baseline=label) for r in result[key]["lists"]]
     for row in rows:
         metrics = "  ".join(f"{k} {v:.3g}" for k, v in row["metrics"].items())
         lines.append(f"{row['name']:<14}{row['baseline']:<18}{row['family']:<9}{row['n']:>4}  {metrics}")
@@ -304,8 +213,9 @@ def format_table(result: dict[str, Any]) -> str:
         lines.append(f"gain over {gain['baseline']} (text, all lists, paired bootstrap 95 %): {metrics}")
     mean, low, high = result["auroc"]
     lines.append(f"AUROC of confidence, present against absent, all lists: {mean:.3f} [{low:.3f}, {high:.3f}]")
-    if "haystack" in result:
-        hay = result["haystack"]
-        lost = "  ".join(f"{k} {m:+.3f} [{a:+.3f}, {b:+.3f}]" for k, (m, a, b) in hay["lost"].items())
-        lines.append(f"R@5 lost in {hay['hours']:g} h of {hay['footage']}: {lost}")
+    for key in STACKS:
+        if key in result:
+            hay = result[key]
+            lost = "  ".join(f"{k} {m:+.3f} [{a:+.3f}, {b:+.3f}]" for k, (m, a, b) in hay["lost"].items())
+            lines.append(f"R@5 lost in {hay['hours']:g} h of {hay['footage']}: {lost}")
     return "\n".join(lines)

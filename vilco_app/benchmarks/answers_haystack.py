@@ -8,13 +8,15 @@ survive hours of other things in the same library.
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+Progress = Callable[[int, int, str], None]
 RATE = 2  # frames per second: what the library samples
 WIDTH, HEIGHT = 448, 256
 FILE_SECONDS = 1800.0
@@ -22,11 +24,16 @@ FILE_SECONDS = 1800.0
 
 @dataclass(frozen=True)
 class Made:
-    """videos: ids in the library; seconds of footage; description for the report."""
+    """videos: ids in the library; seconds of footage; description for the report. new: ids that were not there before.
+
+    known: whether it is known what the footage shows, so that what is not in the cases is not in it either.
+    """
 
     videos: list[str]
     seconds: float
     description: str
+    new: list[str] = field(default_factory=list)
+    known: bool = False
 
 
 def sources() -> list[np.ndarray]:
@@ -94,8 +101,8 @@ def stretches(pictures: Sequence[np.ndarray], seconds: float, seed: int) -> Iter
             yield np.clip(frame * light * tint, 0, 255).astype(np.uint8)
 
 
-def write_footage(path: Path, pictures: Sequence[np.ndarray], seconds: float, seed: int) -> None:
-    """One H.264 file of `stretches`; the same seed gives the same film."""
+def write_footage(path: Path, frames: Iterator[np.ndarray], seconds: float) -> None:
+    """One H.264 file of the next `seconds` of frames at RATE."""
     import av
 
     with av.open(str(path), "w") as container:
@@ -103,34 +110,67 @@ def write_footage(path: Path, pictures: Sequence[np.ndarray], seconds: float, se
             "libx264", rate=RATE, options={"crf": "23", "preset": "ultrafast", "threads": "1"}
         )
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
-        for frame in stretches(pictures, seconds, seed):
+        for frame in itertools.islice(frames, int(seconds * RATE)):
             for packet in stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")):
                 container.mux(packet)
         for packet in stream.encode():
             container.mux(packet)
 
 
-def add_distractors(
-    memory: Any, folder: Path, hours: float, progress: Callable[[int, int, str], None] | None = None
-) -> Made:
-    """Make `hours` of distractor footage in folder/haystack and index it."""
-    folder = folder / "haystack"
-    folder.mkdir(parents=True, exist_ok=True)
+def add_distractors(memory: Any, folder: Path, hours: float, progress: Progress | None = None) -> Made:
+    """Make `hours` of distractor footage from packaged pictures in folder/haystack and index it."""
     pictures = sources()
-    left, ids, seed = hours * 3600.0, [], 0
+    ids = _fill(
+        memory, folder / "haystack", hours * 3600.0, lambda seed, length: stretches(pictures, length, seed), progress
+    )
+    return Made(
+        ids,
+        hours * 3600.0,
+        f"made footage (pans over {len(pictures)} photos and film frames of installed packages)",
+        ids,
+        known=True,
+    )
+
+
+def add_given(memory: Any, folder: Path, files: Sequence[Path], hours: float, progress: Progress | None = None) -> Made:
+    """Index the person's own distractor files and, where they last less than `hours`, variations of them (made in folder)."""
+    from vilco_app.benchmarks.answers_distractors import seconds_of, varied
+
+    before = {v.id for v in memory.videos()}
+    report = memory.add(list(files))
+    refused = {Path(r.path).resolve() for r in report.refused}
+    used = [f for f in files if f.resolve() not in refused]
+    own = [memory.resolve(f).id for f in used]
+    length = seconds_of(used)
+    missing = max(0.0, hours * 3600.0 - length) if used else 0.0
+    made = _fill(memory, folder, missing, lambda seed, _: varied(used, seed), progress)
+    said = f"{len(used)} videos given ({length:.0f} s)"
+    if made:
+        said += f", the rest the same mirrored, sped up or slowed, cut and re-lit ({missing / length:.0f} times over)"
+    return Made([*own, *made], length + missing, said, [v for v in [*own, *made] if v not in before])
+
+
+def _fill(
+    memory: Any,
+    folder: Path,
+    seconds: float,
+    frames: Callable[[int, float], Iterator[np.ndarray]],
+    progress: Progress | None,
+) -> list[str]:
+    """Write and index films of together `seconds`; frames(seed, length) makes each -> ids."""
+    folder.mkdir(parents=True, exist_ok=True)
+    left, ids, seed = seconds, [], 0
     while left > 1:
         length = min(left, FILE_SECONDS)
         path = folder / f"distractors-{seed}-{length:.0f}.mp4"
         if not path.exists():
             if progress:
-                progress(int(hours * 3600 - left), int(hours * 3600), "making distractor footage")
+                progress(int(seconds - left), int(seconds), "making distractor footage")
             unfinished = path.with_suffix(".part.mp4")
-            write_footage(unfinished, pictures, length, seed)
+            write_footage(unfinished, frames(seed, length), length)
             unfinished.replace(path)
         memory.add(path)
         ids.append(memory.resolve(path).id)
         left -= length
         seed += 1
-    return Made(
-        ids, hours * 3600.0, f"made footage (pans over {len(pictures)} photos and film frames of installed packages)"
-    )
+    return ids

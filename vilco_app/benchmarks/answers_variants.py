@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from vilco_app.answering import DEFAULTS, Answerer, Options
-from vilco_app.benchmarks.answers import LEVELS, _read
+from vilco_app.benchmarks.answers import _read
+from vilco_app.benchmarks.answers_scores import LEVELS
 from vilco_app.encoders.base import Blocks
 from vilco_app.evaluation.retrieval import auroc, hit_at
 from vilco_app.values import MomentQuery, TextQuery

@@ -64,11 +64,14 @@ class Blocks:
 
     A profile with one score has one block. The grounder standardises each block's scores over the footage before it adds
     them with the given weights, so that two scores of different scale can be joined.
+    evidence: the block whose height tells whether what was asked for is there at all; "": confidence judges by the joined
+    score alone.
     """
 
     names: tuple[str, ...]
     stops: tuple[int, ...]
     weights: tuple[float, ...]
+    evidence: str = ""
 
     def slices(self) -> list[slice]:
         starts = (0, *self.stops[:-1])

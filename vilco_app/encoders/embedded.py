@@ -201,7 +201,7 @@ class EmbeddedProfile:
         self.text_dim = self.text_encoder.dim
         stops = tuple(int(n) for n in np.cumsum((self.text_dim, self.region_dim, len(COLOURS))))
         self.global_dim = self.dim = stops[-1]
-        self.blocks = Blocks(("conse", "q2c", "colour"), stops, (1.0, 1.0, self.options.colour_weight))
+        self.blocks = Blocks(("conse", "q2c", "colour"), stops, (1.0, 1.0, self.options.colour_weight), "q2c")
         self.text = lru_cache(maxsize=256)(self._text)
 
     def encode(self, frames: np.ndarray) -> Features:

@@ -67,7 +67,7 @@ def _confidences(probes: Sequence[Probe], library: Any, profile: Any) -> np.ndar
     for p in probes:
         assert p.zero_shot is not None
         vectors = answerer.questions(p.example.text.replace("_", " "))
-        sure = answerer.sure(KINDS[p.family], vectors, [p.passages[0].stored.video])
+        sure = answerer.sure(KINDS[p.family], vectors, [p.passages[0].stored.video], p.zero_shot)
         scores = p.zero_shot.windows.scores
         out.append(sure(float(scores.max())) if len(scores) else 0.0)
     return np.array(out)

@@ -1,0 +1,82 @@
+"""One place per look: the same picture again, elsewhere or later, does not take a second place in a list of answers.
+
+What a stretch looks like is the mean of its samples' whole-frame vectors, each block centred on the library's mean and of
+unit length (as in the segmentation), so the measure asks nothing of the question. Of windows that look alike the best one
+keeps the place; the others come back only when nothing else is left (compare maximal marginal relevance, Carbonell &
+Goldstein 1998, with a threshold instead of a trade-off).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vilco_app.answering.curve import Passage
+from vilco_app.answering.options import Options
+from vilco_app.answering.windows import Windows, covered, overlaps
+from vilco_app.encoders.base import Blocks
+
+
+def look_of(rows: np.ndarray, mean: np.ndarray, blocks: Blocks) -> np.ndarray:
+    """rows [n, Dg] of one stretch -> its look [Dg], of unit length (zeros when it shows just the mean)."""
+    total = np.zeros(rows.shape[1], dtype=np.float32)
+    for s in blocks.slices():
+        part = np.asarray(rows[:, s], dtype=np.float32) - mean[s]
+        part /= np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-6)
+        total[s] = part.mean(axis=0)
+    unit: np.ndarray = total / max(float(np.linalg.norm(total)), 1e-6)
+    return unit
+
+
+class Looks:
+    """The looks of windows in given passages. mean [Dg]: of the library's whole-frame vectors."""
+
+    def __init__(self, passages: Sequence[Passage], mean: np.ndarray, blocks: Blocks, options: Options) -> None:
+        self.passages, self.blocks, self.options = passages, blocks, options
+        self.mean = np.asarray(mean, dtype=np.float32)
+
+    def of(self, windows: Windows, i: int) -> np.ndarray:
+        p = self.passages[int(windows.passage[i])]
+        first, last = np.searchsorted(p.times, [windows.starts[i] - 1e-6, windows.ends[i] - 1e-6])
+        first = min(int(first), len(p) - 1)
+        rows = p.stored.globals[p.first + first : p.first + max(int(last), first + 1)]
+        return look_of(rows, self.mean, self.blocks)
+
+    def near(self, windows: Windows, i: int, j: int) -> bool:
+        """Whether two windows are of one recording and one occasion: such are told apart by their edges, not their looks."""
+        a, b = self.passages[int(windows.passage[i])], self.passages[int(windows.passage[j])]
+        gap = max(windows.starts[i], windows.starts[j]) - min(windows.ends[i], windows.ends[j])
+        return a.stored.video.id == b.stored.video.id and float(gap) < self.options.occasion
+
+
+def distinct_windows(windows: Windows, top: int, looks: Looks) -> list[int]:
+    """Indices of the `top` best windows over much footage, best first, one place per look.
+
+    All are ranked by `scores`: how a window stands out of its own surroundings (`apart`) says little between recordings.
+    Soft-NMS as in `best_windows`, but by the share of the shorter window: with so much to show, a part of what is chosen
+    says nothing new. A window that looks like a chosen one of another occasion is put behind all others.
+    """
+    options = looks.options
+    pool = np.argsort(-windows.scores, kind="stable")[: options.look_pool]
+    few = Windows(windows.starts[pool], windows.ends[pool], windows.scores[pool], windows.passage[pool])
+    left = few.scores.astype(np.float64) - min(0.0, float(few.scores.min(initial=0.0)))  # decay must lower, not raise
+    chosen: list[int] = []
+    again: list[int] = []
+    seen: list[np.ndarray] = []
+    while len(chosen) < min(top, len(left)):
+        i = int(np.argmax(left))
+        if left[i] == -np.inf:
+            break
+        look = looks.of(few, i)
+        if any(
+            not looks.near(few, i, j) and float(look @ s) > options.alike for j, s in zip(chosen, seen, strict=True)
+        ):
+            again.append(i)
+            left[overlaps(few, i) > options.overlap] = -np.inf  # the same stretch by other edges
+            continue
+        chosen.append(i)
+        seen.append(look)
+        left *= np.exp(-(covered(few, i) ** 2) / options.overlap)
+        left[overlaps(few, i) > 0.95] = -np.inf  # the same window under another name
+    return [int(pool[i]) for i in chosen + again[: top - len(chosen)]]

@@ -16,7 +16,8 @@ from vilco_app.library.catalogue import Catalogue
 from vilco_app.library.features import TakeArrays, take_folder
 from vilco_app.library.locks import publishing
 from vilco_app.library.records import SegmentRecord, Span, Take
-from vilco_app.library.segments import SegmentDefaults, build_segment, remove_segment
+from vilco_app.library.segment_files import remove_segment
+from vilco_app.library.segments import SegmentDefaults, build_segment
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,15 @@ class Generations:
         with publishing(self.home):
             while self._step(profile):
                 pass
+            self.sweep()
+
+    def replace_damaged(self, profile: str, name: str) -> None:
+        """Make a segment anew from the stored features. Raises VilcoError or OSError when that is not possible."""
+        with publishing(self.home):
+            takes = {take.id: take for take in self.catalogue.takes(profile)}
+            old = [s for s in self.catalogue.segments(profile) if s.name == name]
+            live = [span for s in old for span in s.spans if span.take in takes]
+            self.catalogue.switch_segments([s.name for s in old], self._build(profile, takes, _joined(live)))
             self.sweep()
 
     def wants_tidying(self, profile: str) -> bool:

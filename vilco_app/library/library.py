@@ -71,7 +71,8 @@ class Library:
         )  # fmt: skip
 
     def _make_searcher(self) -> Searcher:
-        return Searcher(self._view, profile_folder(self.generations_folder, self.profile_id), self.defaults.segments)
+        root = profile_folder(self.generations_folder, self.profile_id)
+        return Searcher(self._view, root, self.defaults.segments, lambda *it: self._generations.replace_damaged(*it))
 
     @property
     def features_folder(self) -> Path:

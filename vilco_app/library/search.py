@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from threading import Lock
 import numpy as np
 
 from vilco_app.library.exact import best_globals, best_regions, top_of
+from vilco_app.library.segment_files import SegmentDamaged
 from vilco_app.library.segments import Segment, SegmentDefaults
 from vilco_app.library.types import Hits, Statistics
 from vilco_app.library.view import Joined, Snapshot, View
@@ -32,10 +33,14 @@ class Found:
 
 
 class Searcher:
-    """Both searches and the statistics of one view. root: where the profile's segments lie. Thread-safe."""
+    """Both searches and the statistics of one view. root: where the profile's segments lie. mend(profile, segment): has
+    a damaged segment made anew. Thread-safe."""
 
-    def __init__(self, view: View, root: Path, defaults: SegmentDefaults | None = None) -> None:
-        self.view, self.root, self.defaults = view, root, defaults or SegmentDefaults()
+    def __init__(
+        self, view: View, root: Path, defaults: SegmentDefaults | None = None,
+        mend: Callable[[str, str], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.view, self.root, self.defaults, self.mend = view, root, defaults or SegmentDefaults(), mend
         self._lock = Lock()
         self._segments: OrderedDict[str, Segment] = OrderedDict()
         self._pool: ThreadPoolExecutor | None = None
@@ -55,7 +60,23 @@ class Searcher:
                         "Add the videos again, which makes what is missing anew.",
                     ) from None  # fmt: skip
                 self.view.refresh()
+            except SegmentDamaged as error:
+                self._mend(snapshot, str(error), attempt)
         raise AssertionError("unreachable")
+
+    def _mend(self, snapshot: Snapshot, path: str, attempt: int) -> None:
+        """Have a damaged segment made anew. Raises VilcoError when that is not possible."""
+        why = ""
+        if self.mend is not None and attempt < RETRIES - 1:
+            try:
+                self.mend(snapshot.profile, Path(path).relative_to(self.root).parts[0])
+                return self.view.refresh()
+            except (VilcoError, OSError) as error:
+                why = f" It cannot be made anew now: {getattr(error, 'message', error)}"
+        raise VilcoError(
+            "damaged-index", f"{path}: the index file is damaged.{why}",
+            "Ask from where the library can be written: the index is then made anew from the stored features.",
+        )  # fmt: skip
 
     def _search(
         self, snapshot: Snapshot, kind: str, asked: np.ndarray, top: int, videos: Sequence[str] | None
@@ -152,7 +173,14 @@ class Searcher:
             segment = self._segments.get(name)
             if segment is None:
                 record = next(s for s in snapshot.segments if s.name == name)
-                segment = self._segments[name] = Segment(self.root, record, self.defaults)
+                try:
+                    segment = Segment(self.root, record, self.defaults)
+                except FileNotFoundError as error:
+                    self.view.refresh()
+                    if all(s.name != name for s in self.view.snapshot().segments):
+                        raise  # replaced meanwhile
+                    raise SegmentDamaged(str(self.root / name)) from error  # deleted by somebody else
+                self._segments[name] = segment
                 live = {s.name for s in snapshot.segments}
                 for old in [n for n in self._segments if n not in live]:
                     del self._segments[old]

@@ -22,6 +22,7 @@ import numpy as np
 from vilco_app.jobs.database import storage_error
 from vilco_app.library.freeing import give_back
 from vilco_app.library.records import SegmentRecord, Span
+from vilco_app.library.segment_files import SegmentDamaged, check_sums, write_sums
 
 if TYPE_CHECKING:
     from vilco_app.library.features import TakeArrays
@@ -33,7 +34,7 @@ class SegmentDefaults:
 
     small: int = 8192  # samples up to which everything is scanned exactly: about 1 h at 2 fps, 2 ms a question
     components: int = 128  # principal components kept: 0.97 of a frame's variance, 0.9 of a region's
-    inverted_above: int = 150_000  # vectors below which a scan of the projected vectors takes under 2 ms anyway
+    inverted_above: int = 100_000  # vectors below which a scan of the projected vectors takes 1.5 ms anyway
     lists: float = 2.0  # inverted lists = lists * sqrt(vectors)
     probes: float = 0.25  # fraction of the lists looked into
     scanned: int = 65_536  # vectors of the recordings asked for up to which all are scanned: exact, and as fast
@@ -100,6 +101,7 @@ def build_segment(
         _write(
             draft / "regions", regions, sum(s.region_last - s.region_first for s in spans), exact, "QT_8bit", defaults
         )
+        write_sums(draft)
         os.replace(draft, folder)
     except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
@@ -192,24 +194,15 @@ def principal(slabs: Iterable[np.ndarray], components: int) -> tuple[np.ndarray,
     return np.ascontiguousarray(basis, np.float32), (mean - basis @ (basis.T @ mean)).astype(np.float32)
 
 
-def remove_segment(folder: Path) -> None:
-    """Delete a segment that nobody names any more. It vanishes whole, so that no reader opens a half of it."""
-    hidden = folder.with_name(f".{folder.name.lstrip('.')}")
-    try:
-        os.replace(folder, hidden)
-    except OSError:  # already hidden, or not ours to move: deleted where it lies
-        hidden = folder
-    shutil.rmtree(hidden, ignore_errors=True)
-
-
 class Segment:
-    """An opened segment, memory-mapped. Raises FileNotFoundError when it has been replaced meanwhile. Thread-safe."""
+    """An opened segment, memory-mapped. Thread-safe. Raises FileNotFoundError when it has been replaced meanwhile, and
+    SegmentDamaged when its files are not what was written."""
 
     def __init__(self, root: Path, record: SegmentRecord, defaults: SegmentDefaults | None = None) -> None:
         self.record, self.defaults = record, defaults or SegmentDefaults()
         self.folder = root / record.name
         if not self.folder.is_dir():
-            raise FileNotFoundError(self.folder)
+            raise FileNotFoundError(2, "not there", str(self.folder))
         spans = record.spans
         self.takes = np.array([s.take for s in spans])
         self.starts = {
@@ -220,6 +213,7 @@ class Segment:
             "globals": np.array([s.first for s in spans]), "regions": np.array([s.region_first for s in spans]),
         }  # fmt: skip
         try:
+            check_sums(self.folder)
             self._opened = {kind: self._open(kind) for kind in ("globals", "regions")}
         finally:
             if not self.folder.is_dir():  # taken away meanwhile (see `remove_segment`): whatever was read may be half
@@ -229,16 +223,23 @@ class Segment:
         """(index, projection, rest of the mean), the last two as `principal` gave them; None when nothing is in it."""
         faiss = load_faiss()
         path = self.folder / f"{kind}.faiss"
-        if self.starts[kind][-1] == 0:
+        count = int(self.starts[kind][-1])
+        if count == 0:
             return None
         if not path.is_file():
             raise FileNotFoundError(2, "not there", str(path))
         basis, rest = path.with_suffix(".npy"), path.with_suffix(".rest.npy")  # an older segment has no rest
-        return (
-            faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC),
-            np.load(basis) if basis.is_file() else None,
-            np.load(rest) if rest.is_file() else None,
-        )
+        try:
+            opened = (
+                faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC),
+                np.load(basis) if basis.is_file() else None,
+                np.load(rest) if rest.is_file() else None,
+            )
+        except (RuntimeError, ValueError, EOFError, MemoryError) as error:  # FAISS says so of whatever it cannot read
+            raise SegmentDamaged(str(path)) from error
+        if opened[0].ntotal != count:
+            raise SegmentDamaged(str(path))
+        return opened
 
     def search(
         self, kind: str, vectors: np.ndarray, top: int, allowed: np.ndarray | None

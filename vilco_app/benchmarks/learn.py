@@ -7,7 +7,9 @@ them), grid (how their strengths were chosen), prompts (what they carry), inside
 
 from __future__ import annotations
 
+import itertools
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from vilco_app.jobs import polite_environment, stand_back
 from vilco_app.values import VilcoError
 
 Row = dict[str, Any]
@@ -219,18 +222,32 @@ def flat(progress: Any = None, stages: int = 20) -> list[Row]:
     ]
 
 
-def asking(progress: Any = None) -> list[Row]:
-    """p95 of questions while a learning process runs at low priority beside, against idle."""
-    idle = float(np.quantile(_ask(60), 0.95))
+def asking(progress: Any = None, rounds: int = 12, questions: int = 10) -> list[Row]:
+    """p95 of questions while a learning process runs at low priority beside, against idle.
+
+    Idle and busy take turns (the child is stopped and woken), so that what else the machine does weighs on both alike.
+    """
+    grounder, profile, passages = _grounder()
     code = "from vilco_app.benchmarks.learn import keep_learning; keep_learning()"
-    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=polite_environment())
+    took: dict[int, list[float]] = {signal.SIGSTOP: [], signal.SIGCONT: []}
     try:
         assert child.stdout is not None
         child.stdout.readline()  # it trains from here on
-        busy = float(np.quantile(_ask(60), 0.95))
+        asked = (profile.text(f"where is the thing{k}") for k in itertools.count())
+        for _ in range(3):
+            grounder.propose(next(asked), "text", passages)  # computes the video side and warms caches
+        for turn in [signal.SIGSTOP, signal.SIGCONT] * rounds:
+            child.send_signal(turn)
+            time.sleep(0.1)
+            for q in itertools.islice(asked, questions):
+                began = time.perf_counter()
+                grounder.propose(q, "text", passages)
+                took[turn].append(1e3 * (time.perf_counter() - began))
     finally:
         child.kill()
         child.wait()
+    idle, busy = (float(np.quantile(took[turn], 0.95)) for turn in (signal.SIGSTOP, signal.SIGCONT))
     return [
         row("question while idle: p95", idle, "ms"),
         row("question while learning: p95 / idle", busy / idle, "x", 2, "max"),
@@ -241,8 +258,7 @@ def keep_learning() -> None:
     """Train for ever, as the learning child does (low priority, one core left free)."""
     from vilco_app.benchmarks.made_up import MadeUpLibrary
 
-    if hasattr(os, "nice"):
-        os.nice(10)
+    stand_back()
     import torch
 
     torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))

@@ -162,7 +162,7 @@ def test_matching_is_blind_to_what_all_cells_share():
     maps = rng.normal(0, 0.1, size=(2, 6, 8, 16)) + 3 * np.eye(16)[0]
     thing = 3 * np.eye(16)[0] + np.eye(16)[5]
     maps[1, 2, 3] = thing
-    found = match(maps, [thing], 1.0, mean_cell(maps))
+    found = match(maps, [thing[None]], 1.0, mean_cell(maps))
     assert found[1].score > 0.9 > 0.6 > found[0].score
     assert found[1].box[0] <= 3.5 / 8 <= found[1].box[2] and found[1].box[1] <= 2.5 / 6 <= found[1].box[3]
 

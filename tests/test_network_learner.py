@@ -14,7 +14,7 @@ from vilco_app.continual.protocols import Batch, HasBatches, HasClasses, HasHead
 from vilco_app.network.batch import LEAST_CELLS, ClipSample, collate
 from vilco_app.network.config import NetworkConfig
 from vilco_app.network.learner import ViLCoLearner
-from vilco_app.network.visual import anchor_boxes, box_iou, decode_boxes, jl_projection, visual_targets
+from vilco_app.network.visual import jl_projection
 
 
 def config(**changes: object) -> NetworkConfig:
@@ -230,24 +230,6 @@ def test_reset_forgets_weights_but_not_names() -> None:
 # -- pictures
 
 
-def test_boxes_by_hand() -> None:
-    a = torch.tensor([0.0, 0.0, 0.5, 0.5])
-    iou, giou = box_iou(a, torch.tensor([0.25, 0.0, 0.75, 0.5]))
-    assert iou.item() == pytest.approx(1 / 3) and giou.item() == pytest.approx(1 / 3)
-    far_iou, far = box_iou(a, torch.tensor([0.5, 0.5, 1.0, 1.0]))
-    assert far_iou.item() == 0.0 and far.item() == pytest.approx(-0.5)
-    anchors = anchor_boxes(3, 4)
-    boxes = decode_boxes(torch.zeros(3, 4, anchors.shape[2], 4), anchors)
-    middle = (boxes[1, 1, 4, :2] + boxes[1, 1, 4, 2:]) / 2
-    assert middle.tolist() == pytest.approx([1.5 / 4, 0.5])
-
-
-def test_every_annotated_frame_teaches_an_anchor_and_no_other_frame_does() -> None:
-    boxes = torch.tensor([[0.4, 0.4, 0.42, 0.43], [0.0, 0.0, 1.0, 1.0]])
-    hit = visual_targets(boxes, torch.tensor([True, False]), 5, 5)
-    assert hit[0].any() and not hit[1].any()
-
-
 def test_the_projection_is_fixed_and_keeps_inner_products() -> None:
     x = F.normalize(torch.randn(64, 500, generator=torch.Generator().manual_seed(0)), dim=-1)
     p = jl_projection(500, 128)
@@ -255,7 +237,7 @@ def test_the_projection_is_fixed_and_keeps_inner_products() -> None:
     assert float(((x @ p) @ (x @ p).T - x @ x.T).abs().mean()) < 0.1
 
 
-def test_the_visual_head_learns_where_planted_things_are() -> None:
+def test_the_visual_head_finds_planted_things_and_learns_how_far_they_reach() -> None:
     from vilco_app.learning.picture_scores import head_hits
 
     g = torch.Generator().manual_seed(2)
@@ -263,6 +245,18 @@ def test_the_visual_head_learns_where_planted_things_are() -> None:
     train = [picture(f"t{i}", g, places[i % 6]) for i in range(18)]
     held = [picture(f"h{i}", g, places[(i + 2) % 6]) for i in range(12)]
     learner = ViLCoLearner(config())
+    before = result(learner, held).mean()
     learner.register(train, 0)
     fit(learner, make_strategy("reservoir", memory=10), train, Task(0), Plan(epochs=12, batch_size=6, lr=3e-3))
     assert sum(head_hits(learner, held)) / len(held) >= 0.75
+    assert result(learner, held).mean() < 0.5 * before
+
+
+def test_a_snapshot_with_an_earlier_picture_head_still_loads() -> None:
+    learner = ViLCoLearner(config())
+    state = learner.state_dict()
+    words = {k: v + 1 for k, v in state["module"].items() if not k.startswith("visual.")}
+    state["module"] = {**words, "visual.read.0.weight": torch.zeros(3), "visual.gain": torch.tensor(4.0)}
+    learner.load_state_dict(state)
+    now = learner.net.state_dict()
+    assert all(torch.equal(now[k], v) for k, v in words.items()) and float(now["visual.cell"].abs().sum()) == 0

@@ -14,6 +14,7 @@ from vilco_app.answering.curve import Passage, Scale, library_scale, passages_of
 from vilco_app.answering.grounding import Grounded, Grounder, ZeroShotGrounder, fuse
 from vilco_app.answering.keys import make_key
 from vilco_app.answering.looks import Looks, distinct_windows, look_of
+from vilco_app.answering.matching import PictureJudge
 from vilco_app.answering.nulls import Levels
 from vilco_app.answering.options import DEFAULTS, Options
 from vilco_app.answering.questions import Questions
@@ -42,7 +43,8 @@ class Answerer:
     """Answers questions over a library with one profile. Thread-safe.
 
     network: a second grounder (the ViLCo network) and its weight in [0, 1] per query kind; None: zero-shot only.
-    doubts: how that network lowers the confidence, for the kinds it was taught to say "not in here" of.
+    doubts: how that network lowers the confidence, for the kinds it was taught to say "not in here" of. judge: its picture
+    head, which counts by the weight of "visual".
     """
 
     def __init__(
@@ -54,11 +56,13 @@ class Answerer:
         weights: dict[Kind, float] | None = None,
         snapshot: str = "base",
         doubts: dict[Kind, Doubt] | None = None,
+        judge: PictureJudge | None = None,
     ) -> None:
         self.library, self.profile, self.options, self.snapshot = library, profile, options, snapshot
         self.network, self.weights, self.doubts = network, dict(weights or {}), dict(doubts or {})
         self.zero_shot = ZeroShotGrounder(profile.blocks, options)
-        self.finder = PictureFinder(library, profile, options, self.zero_shot)
+        seen = self.weights.get("visual", 0.0)
+        self.finder = PictureFinder(library, profile, options, self.zero_shot, judge, seen)
         self.questions = Questions(profile, options)
         self._levels = Levels(profile.text, options.cached_questions)
 

@@ -10,11 +10,16 @@ its maximum, among windows of about the picture's shape.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from vilco_app.encoders.base import Profile
+from vilco_app.network.visual_maps import correspondences, standing
+
+if TYPE_CHECKING:
+    from vilco_app.answering.curve import Passage
 
 SIDES = (
     96,
@@ -29,10 +34,50 @@ SHAPES = (0.5, 0.71, 1.0, 1.41, 2.0)  # a thing seen from elsewhere is up to twi
 
 @dataclass(frozen=True)
 class Match:
-    """The best place in one frame: score = cosine of the best cell in [-1, 1]; box x1 y1 x2 y2 in fractions."""
+    """The best place in one frame. score: what frames are ranked by, on the scale of a cosine; box x1 y1 x2 y2 in fractions; cosine: of the
+    best cell, which confidence is calibrated on; None: the score is it."""
 
     score: float
     box: tuple[float, float, float, float]
+    cosine: float | None = None
+
+    @property
+    def sure(self) -> float:
+        return self.score if self.cosine is None else self.cosine
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a trained head says of one frame: score on the scale of the cosines; cells [h, w] in [-.5, .5], above 0 where it
+    sees the thing."""
+
+    score: float
+    cells: np.ndarray
+
+
+class PictureJudge(Protocol):
+    """A trained picture head. maps: correspondence maps [h, w, CHANNELS] of frames (network.visual_maps)."""
+
+    def judge(self, maps: Sequence[np.ndarray]) -> list[Verdict]: ...
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is looked for: direction [C] and parts [n, C], unit vectors less the footage's mean cell; aspect: width / height."""
+
+    direction: np.ndarray
+    parts: np.ndarray
+    aspect: float
+    mean: np.ndarray
+
+    def heat(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """cells [h, w, C] of a frame as encoded -> (unit cells less the mean [h, w, C], their cosine [h, w])."""
+        own = unit(unit(cells.astype(np.float32)) - self.mean)
+        return own, own @ self.direction
+
+    def maps(self, cells: np.ndarray) -> np.ndarray:
+        """cells [h, w, C] of a frame as encoded -> correspondence maps [h, w, CHANNELS], what a trained head reads."""
+        return correspondences(*self.heat(cells), self.parts)
 
 
 def unit(x: np.ndarray) -> np.ndarray:
@@ -50,24 +95,39 @@ def scaled(image: np.ndarray, longer: int) -> np.ndarray:
 
 
 def picture_cells(profile: Profile, image: np.ndarray) -> list[np.ndarray]:
-    """The picture's mean inner cell [C] (not centred) at each of SIDES."""
+    """The picture's inner cells [n, C] (not centred) at each of SIDES."""
     out = []
     for side in SIDES:
         cells = profile.dense(scaled(image, side)[None])[0]  # [h, w, C]
         top, left = cells.shape[0] // 4, cells.shape[1] // 4  # the rim of a crop is mostly background
-        out.append(cells[top : cells.shape[0] - top, left : cells.shape[1] - left].mean(axis=(0, 1)))
+        out.append(cells[top : cells.shape[0] - top, left : cells.shape[1] - left].reshape(-1, cells.shape[-1]))
     return out
+
+
+def picture_of(cells: Sequence[np.ndarray], aspect: float, mean: np.ndarray) -> Picture:
+    """cells: `picture_cells`; aspect: width / height of the picture in pixels; mean [C]: `mean_cell` of the footage.
+
+    Parts are those of all sizes but the smallest, whose cells see most of the picture at once.
+    """
+    direction = unit(np.mean([unit(unit(c.mean(axis=0)) - mean) for c in cells], axis=0))
+    fine = np.concatenate(list(cells[1:] or cells)).astype(np.float32)
+    return Picture(direction, unit(unit(fine) - mean), aspect, mean)
 
 
 def match(maps: np.ndarray, picture: Sequence[np.ndarray], aspect: float, mean: np.ndarray) -> list[Match]:
-    """maps [B, h, w, C] of whole frames -> the best place in each. aspect: width / height of the picture in pixels of
-    the frame's own aspect; mean [C]: the footage's mean unit cell (`mean_cell`)."""
-    direction = unit(np.mean([unit(unit(p) - mean) for p in picture], axis=0))
-    out = []
-    for cells in maps:
-        heat = unit(unit(cells.astype(np.float32)) - mean) @ direction  # [h, w]
-        out.append(Match(float(heat.max()), best_box(heat, aspect)))
-    return out
+    """maps [B, h, w, C] of whole frames -> the best place in each. picture: `picture_cells`; aspect, mean: as `picture_of`."""
+    asked = picture_of(picture, aspect, mean)
+    return [matched(asked.heat(cells)[1], aspect) for cells in maps]
+
+
+def matched(heat: np.ndarray, aspect: float, verdict: Verdict | None = None, weight: float = 0.0) -> Match:
+    """heat [h, w] of a frame -> its best place; with a verdict (1 - weight) x zero-shot + weight x trained, both in the score
+    and, cell by cell, in what the box is drawn by. weight 0: the zero-shot match as it is."""
+    cosine = float(heat.max())
+    if verdict is None or weight <= 0:
+        return Match(cosine, best_box(heat, aspect))
+    evidence = (1 - weight) * standing(heat) + weight * verdict.cells
+    return Match((1 - weight) * cosine + weight * verdict.score, densest(evidence, aspect), cosine)
 
 
 def mean_cell(maps: np.ndarray) -> np.ndarray:
@@ -77,11 +137,15 @@ def mean_cell(maps: np.ndarray) -> np.ndarray:
 
 def best_box(heat: np.ndarray, aspect: float) -> tuple[float, float, float, float]:
     """heat [h, w], cells as wide as high -> x1 y1 x2 y2 fractions of the window with the largest sum above threshold."""
-    height, width = heat.shape
     middle = float(np.median(heat))
-    excess = heat - (middle + LEVEL * (float(heat.max()) - middle))
+    return densest(heat - (middle + LEVEL * (float(heat.max()) - middle)), aspect)
+
+
+def densest(evidence: np.ndarray, aspect: float) -> tuple[float, float, float, float]:
+    """evidence [h, w], below 0 where the thing is not -> x1 y1 x2 y2 of the window of about this shape with the largest sum."""
+    height, width = evidence.shape
     table = np.zeros((height + 1, width + 1))  # integral image
-    table[1:, 1:] = excess.cumsum(axis=0).cumsum(axis=1)
+    table[1:, 1:] = evidence.cumsum(axis=0).cumsum(axis=1)
     best, found = -np.inf, (0, 0, width, height)
     for rows in range(1, height + 1):
         for cols in sorted({int(np.clip(round(rows * aspect * s), 1, width)) for s in SHAPES}):
@@ -92,3 +156,35 @@ def best_box(heat: np.ndarray, aspect: float) -> tuple[float, float, float, floa
                 best, found = float(sums.flat[i]), (x, y, x + cols, y + rows)
     x1, y1, x2, y2 = found
     return x1 / width, y1 / height, x2 / width, y2 / height
+
+
+@dataclass
+class Sight:
+    """What was looked at for one picture: it does not depend on who judges it, so that several may (`PictureFinder.found`).
+
+    first: (passage, row) of the frames decoded to begin with, maps: dense maps [h, w, C] of all frames decoded so far (none:
+    the files are gone); picture: what is looked for, None with no maps.
+    """
+
+    passages: Sequence[Passage]
+    curves: tuple[np.ndarray, ...]
+    direction: np.ndarray
+    first: list[tuple[int, int]]
+    maps: dict[tuple[int, int], np.ndarray]
+    picture: Picture | None = None
+    heats: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+    verdicts: dict[tuple[int, int], Verdict] = field(default_factory=dict)
+
+    def matches(
+        self, keys: Sequence[tuple[int, int]], judge: PictureJudge | None, weight: float
+    ) -> dict[tuple[int, int], Match]:
+        """The best place in each of the frames at a weight of the judge. Verdicts are kept: one judge per sight."""
+        assert self.picture is not None
+        for k in keys:
+            if k not in self.heats:
+                self.heats[k] = self.picture.heat(self.maps[k])[1]
+        if judge is not None and weight > 0:
+            new = [k for k in keys if k not in self.verdicts]
+            found = judge.judge([self.picture.maps(self.maps[k]) for k in new]) if new else []
+            self.verdicts.update(zip(new, found, strict=True))
+        return {k: matched(self.heats[k], self.picture.aspect, self.verdicts.get(k), weight) for k in keys}

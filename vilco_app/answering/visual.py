@@ -12,12 +12,12 @@ import numpy as np
 from vilco_app.answering.calibrate import picture_confidence
 from vilco_app.answering.curve import Passage, region_scores, smooth
 from vilco_app.answering.grounding import ZeroShotGrounder
-from vilco_app.answering.matching import Match, match, mean_cell, picture_cells, unit
+from vilco_app.answering.matching import Match, PictureJudge, Sight, mean_cell, picture_cells, picture_of, unit
 from vilco_app.answering.options import Options
 from vilco_app.answering.windows import Windows, best_windows, score_spans
 from vilco_app.encoders.base import Profile
 from vilco_app.library.types import LibraryView
-from vilco_app.values import Moment, TimedBox, Track, Video, VilcoError
+from vilco_app.values import Moment, Source, TimedBox, Track, Video, VilcoError
 
 UNSEEN = 0.25  # confidence of a guess that no frame was looked at for
 
@@ -46,10 +46,17 @@ class Found:
 
 
 class PictureFinder:
-    """Finds the thing in a picture in passages of footage. spans: shared with the grounder, which keeps segmentations."""
+    """Finds the thing in a picture in passages of footage. grounder: shared with words, keeps segmentations.
 
-    def __init__(self, library: LibraryView, profile: Profile, options: Options, grounder: ZeroShotGrounder) -> None:
+    judge, weight: a trained head and how much it counts, in [0, 1]; None or 0: zero-shot.
+    """
+
+    def __init__(
+        self, library: LibraryView, profile: Profile, options: Options, grounder: ZeroShotGrounder,
+        judge: PictureJudge | None = None, weight: float = 0.0,
+    ) -> None:  # fmt: skip
         self.library, self.profile, self.options, self.grounder = library, profile, options, grounder
+        self.judge, self.weight = judge, weight if judge is not None else 0.0
 
     def region_query(self, image: np.ndarray) -> np.ndarray:
         """The picture's region vector minus the library's mean region [Dr]: what it has that not every region has."""
@@ -65,36 +72,46 @@ class PictureFinder:
 
     def find(self, image: np.ndarray, direction: np.ndarray, passages: Sequence[Passage], top: int) -> Found:
         """image [H, W, 3] uint8; direction: `region_query` of it."""
+        return self.found(self.look(image, direction, passages), top, self.judge, self.weight)
+
+    def look(self, image: np.ndarray, direction: np.ndarray, passages: Sequence[Passage]) -> Sight:
+        """Choose frames by their regions and decode them."""
         raw = [region_scores(p, direction) for p in passages]
         joined = np.concatenate(raw)
         mean, deviation = float(joined.mean()), float(joined.std()) + 1e-6
         curves = tuple(
             smooth((c - mean) / deviation, p.times, self.options.smooth) for c, p in zip(raw, passages, strict=True)
         )
-        rows = self._frames_to_look_at(passages, raw, curves)
-        maps = self._decode(passages, rows)
-        if not maps:  # the files are gone; what was indexed can still be asked
-            guesses = self._unseen(passages, curves, direction, top)
+        maps = self._decode(passages, self._frames_to_look_at(passages, raw, curves))
+        sight = Sight(passages, curves, direction, sorted(maps), maps)
+        if maps:
+            common = np.mean([mean_cell(m[None]) for m in maps.values()], axis=0)
+            cells = picture_cells(self.profile, image)
+            sight.picture = picture_of(cells, image.shape[1] / image.shape[0], common)
+        return sight
+
+    def found(self, sight: Sight, top: int, judge: PictureJudge | None = None, weight: float = 0.0) -> Found:
+        """Tracks on what `look` saw; frames that the tracks need beside are decoded into the sight."""
+        passages, curves = sight.passages, sight.curves
+        if sight.picture is None:  # the files are gone; what was indexed can still be asked
+            guesses = self._unseen(passages, curves, sight.direction, top)
             return Found(tuple(guesses), UNSEEN if guesses else 0.0, curves)
-        common = np.mean([mean_cell(m[None]) for m in maps.values()], axis=0)
-        picture = picture_cells(self.profile, image)
-        shape = image.shape[1] / image.shape[0]
-
-        def look(found: dict[tuple[int, int], np.ndarray]) -> dict[tuple[int, int], Match]:
-            return {k: match(m[None], picture, shape, common)[0] for k, m in found.items()}
-
-        seen = look(maps)
+        seen = sight.matches(sight.first, judge, weight)
         background = float(np.median([m.score for m in seen.values()]))
         appearances = self._appearances(passages, curves, seen)[: max(top, 1)]
         more = self._more_frames(passages, appearances, set(seen))
-        seen |= look(self._decode(passages, more))
-        tracks = []
+        sight.maps |= self._decode(passages, [k for k in more if k not in sight.maps])
+        seen |= sight.matches([k for k in more if k in sight.maps], judge, weight)
+        source: Source = "zero-shot" if judge is None or weight <= 0 else "fused" if weight < 1 else "vilco"
+        tracks, sure = [], []
         for a in appearances:
             inside = {r: m for (p, r), m in seen.items() if p == a.passage and a.first <= r < a.last}
-            track = self._track(passages[a.passage], Appearance(a.passage, a.first, a.last, inside), background)
+            track = self._track(passages[a.passage], Appearance(a.passage, a.first, a.last, inside), background, source)
             if track is not None:
                 tracks.append(track)
-        return Found(tuple(self._ordered(tracks)[:top]), self._confidence(tracks), curves)
+                sure.append(max(m.sure for m in inside.values()))
+        # confidence is calibrated on the zero-shot cosine, whoever ranks
+        return Found(tuple(self._ordered(tracks)[:top]), picture_confidence(max(sure, default=-1.0)), curves)
 
     def _frames_to_look_at(
         self, passages: Sequence[Passage], raw: Sequence[np.ndarray], curves: Sequence[np.ndarray]
@@ -217,7 +234,7 @@ class PictureFinder:
                     left -= 1
         return out
 
-    def _track(self, passage: Passage, a: Appearance, background: float) -> Track | None:
+    def _track(self, passage: Passage, a: Appearance, background: float, source: Source) -> Track | None:
         """Boxes where the match stands clear of the background, joined over short gaps to every stored sample."""
         if not a.looked:
             return None
@@ -237,7 +254,7 @@ class PictureFinder:
                     boxes.append(TimedBox(float(times[s]), *(float(v) for v in (1 - part) * here + part * there)))
         video: Video = passage.stored.video
         start, end = max(float(times[rows[0]]), passage.start), min(float(ends[rows[-1]]), passage.end)
-        return Track(Moment(video.id, video.path, start, end, best, "zero-shot"), tuple(boxes))
+        return Track(Moment(video.id, video.path, start, end, best, source), tuple(boxes))
 
     def _unseen(
         self, passages: Sequence[Passage], curves: Sequence[np.ndarray], direction: np.ndarray, top: int
@@ -275,9 +292,6 @@ class PictureFinder:
         sure.sort(key=lambda t: t.moment.start, reverse=True)
         raised = [Track(_scored(t.moment, picture_confidence(best)), t.boxes) for t in sure]
         return raised + [Track(_scored(t.moment, picture_confidence(t.moment.score)), t.boxes) for t in rest]
-
-    def _confidence(self, tracks: Sequence[Track]) -> float:
-        return picture_confidence(max((t.moment.score for t in tracks), default=-1.0))
 
 
 def _scored(moment: Moment, score: float) -> Moment:

@@ -2,7 +2,8 @@
 
 Groups (--only): forgetting (synthetic stages, three seeds), grounding, quick (20 corrected examples after five stages),
 stage (200 examples), flat (twenty stages), asking (questions while learning runs), sweep (noise and memory), strategies (all of
-them), grid (how their strengths were chosen), prompts (what they carry), inside (plasticity, routing, stability gap), transfer (20 examples, other videos).
+them), grid (how their strengths were chosen), prompts (what they carry), inside (plasticity, routing, stability gap), transfer (20 examples, other videos),
+pictures (visual queries taught, others asked).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def row(name: str, value: float | None, unit: str, target: float | None = None, 
 def learn(only: Sequence[str] | None = None, progress: Any = None, cases: Path | None = None) -> list[Row]:
     """Rows of the contract. only: groups to run (by default those that take no more than some minutes together).
 
-    cases: labelled footage for transfer, a folder as `bench answers` takes it.
+    cases: labelled footage for transfer and pictures, a folder as `bench answers` takes it.
 
     Raises VilcoError for an unknown group.
     """
@@ -42,6 +43,7 @@ def learn(only: Sequence[str] | None = None, progress: Any = None, cases: Path |
         "forgetting": forgetting, "grounding": grounding, "quick": quick, "asking": asking, "stage": whole_stage,
         "flat": flat, "sweep": sweep, "strategies": strategies, "grid": grid, "prompts": prompts,
         "inside": inside, "transfer": lambda progress: transfer(progress, cases),
+        "pictures": lambda progress: _pictures()(cases, progress),
     }  # fmt: skip
     for name in only or ():
         if name not in groups:
@@ -112,6 +114,12 @@ def transfer(progress: Any, cases: Path | None) -> list[Row]:
     from vilco_app.benchmarks.transfer import transfer as run
 
     return run(cases, progress)
+
+
+def _pictures() -> Callable[..., list[Row]]:
+    from vilco_app.benchmarks.pictures_learnt import pictures
+
+    return pictures
 
 
 def _grounder() -> tuple[Any, Any, Any]:

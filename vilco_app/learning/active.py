@@ -12,17 +12,20 @@ from vilco_app.learning.types import Fusion
 
 if TYPE_CHECKING:
     from vilco_app.answering.grounding import Grounder
+    from vilco_app.answering.matching import PictureJudge
     from vilco_app.values import Kind
 
 
 @dataclass(frozen=True)
 class Serving:
-    """Arguments of `Answerer`: network (None: zero-shot alone), weights by query kind, snapshot id, doubts by query kind."""
+    """Arguments of `Answerer`: network (None: zero-shot alone), weights by query kind, snapshot id, doubts by query kind, the
+    network's picture head where it counts."""
 
     network: Grounder | None = None
     weights: dict[Kind, float] = field(default_factory=dict)
     snapshot: str = BASE
     doubts: dict[Kind, Doubt] = field(default_factory=dict)
+    judge: PictureJudge | None = None
 
 
 def serving(home: Path, profile: Any) -> Serving:
@@ -38,9 +41,13 @@ def serving(home: Path, profile: Any) -> Serving:
     trained = (snapshots.path(active) / "model.safetensors").is_file() and card.get("profile") == profile.id
     kinds: dict[str, Kind] = {"nlq": "text", "mq": "moment"}
     doubts = {kinds[family]: Doubt(*fitted) for family, fitted in fusion.doubts.items() if family in kinds}
-    if not trained or (max(fusion.nlq, fusion.mq) <= 0 and not doubts):
+    words = max(fusion.nlq, fusion.mq) > 0 or bool(doubts)
+    if not trained or not (words or fusion.vq > 0):
         return Serving(None, {}, active)
     from vilco_app.learning.grounder import NetworkGrounder
+    from vilco_app.learning.picture_judge import HeadJudge
     from vilco_app.learning.restoring import load_viewed
 
-    return Serving(NetworkGrounder(load_viewed(snapshots, active, profile), profile.blocks), weights, active, doubts)
+    learner = load_viewed(snapshots, active, profile)
+    network = NetworkGrounder(learner, profile.blocks) if words else None
+    return Serving(network, weights, active, doubts, HeadJudge(learner) if fusion.vq > 0 else None)

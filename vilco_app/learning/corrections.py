@@ -13,13 +13,20 @@ FAMILY: dict[str, Family] = {"text": "nlq", "moment": "mq"}
 def stage_of(corrections: Sequence[Correction], name: str = "corrections") -> Stage:
     """A stage of the corrections; the last one on a question and recording counts. All of them train.
 
-    Questions in words and moments go together as nlq examples when both occur (a category is a question too); picture
-    corrections are obeyed but not learnt here. Raises VilcoError "no-corrections" when there is nothing to learn.
+    Questions in words and moments go together as nlq examples when both occur (a category is a question too). Corrections
+    of pictures are obeyed, not learnt: they keep a digest of the picture and when the thing is seen, but neither the picture
+    nor a box. Raises VilcoError "no-corrections" when there is nothing to learn.
     """
     last: dict[tuple[str, str], Correction] = {}
     for c in corrections:
         if c.kind in FAMILY:
             last[c.key, c.video] = c
+    if not last and corrections:
+        raise VilcoError(
+            "no-corrections", "there is no correction of a question in words to learn from; those of pictures say when the "
+            "thing is seen, but neither the picture nor where in the frame it is was kept: they are obeyed, not learnt.",
+            'To teach pictures write a stage: "query_frame" and "track" per example (docs/learning.md).',
+        )  # fmt: skip
     if not last:
         raise VilcoError(
             "no-corrections", "there is no correction of a question in words to learn from.",

@@ -54,7 +54,11 @@ def _score(
     if stage.family == "vq":
         from vilco_app.learning.picture_scores import score_pictures
 
-        return score_pictures(resolved, library, profile)
+        if network is None or fusion.vq <= 0:
+            return score_pictures(resolved, library, profile)
+        from vilco_app.learning.picture_judge import HeadJudge
+
+        return score_pictures(resolved, library, profile, HeadJudge(network.learner), fusion.vq)
     examples = stage.part("heldout") or stage.examples
     weight = getattr(fusion, stage.family) if network is not None else 0.0
     rows, predictions, negatives = [], {}, 0

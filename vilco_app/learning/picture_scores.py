@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,13 +12,19 @@ from vilco_app.learning.resolving import Resolved
 from vilco_app.learning.scoring import bootstrap
 from vilco_app.learning.types import StageScore
 
+if TYPE_CHECKING:
+    from vilco_app.answering.matching import PictureJudge
+
 STEP = 0.2  # seconds: the 5 frames per second VQ2D is scored at
 
 
-def score_pictures(resolved: Resolved, library: Any, profile: Any) -> StageScore:
+def score_pictures(
+    resolved: Resolved, library: Any, profile: Any, judge: PictureJudge | None = None, weight: float = 0.0
+) -> StageScore:
     """tAP, stAP, recovery and success (evaluation.visual) of `find` on the held-out part (all, where none is held out).
 
-    The matrix metric of a vq stage is success: the best track's stIoU >= 0.05.
+    judge, weight: the trained head of the snapshot that is scored. The matrix metric of a vq stage is success: the best
+    track's stIoU >= 0.05.
     """
     from vilco_app.answering import Answerer
     from vilco_app.evaluation import visual
@@ -26,7 +32,7 @@ def score_pictures(resolved: Resolved, library: Any, profile: Any) -> StageScore
 
     stage = resolved.stage
     examples = [e for e in stage.part("heldout") or stage.examples if e.track]
-    answerer = Answerer(library, profile)
+    answerer = Answerer(library, profile, weights={"visual": weight}, judge=judge)
     predicted: list[list[list[float]]] = []
     scores, hits, truth, predictions = [], [], [], {}
     for e in examples:
@@ -48,23 +54,20 @@ def score_pictures(resolved: Resolved, library: Any, profile: Any) -> StageScore
 
 
 def head_hits(learner: Any, samples: Sequence[Any], iou: float = 0.3) -> list[float]:
-    """Per vq sample with the thing in it: is the best-scored box of all frames on a true one (IoU >= iou)?"""
-    import torch
+    """Per vq sample with the thing in it: of all its frames, does the one the head is surest of show it, and is the box drawn
+    there a true one (IoU >= iou)?"""
+    from vilco_app.answering.matching import densest
+    from vilco_app.evaluation.visual import box_iou
+    from vilco_app.learning.picture_judge import HeadJudge
+    from vilco_app.network.visual_batch import maps_of
 
-    from vilco_app.network.visual import anchor_boxes, box_iou, decode_boxes
-    from vilco_app.network.visual_batch import collate_visual
-
-    out = []
-    with torch.inference_mode():
-        for s in samples:
-            if not bool(s.targets["present"].any()):
-                continue
-            data = collate_visual([s], learner.device)
-            logits, deltas = learner.net.visual(data.query, data.query_mask, data.frames)
-            _, f, h, w, a = logits.shape
-            best = int(logits.flatten().argmax())
-            boxes = decode_boxes(deltas, anchor_boxes(h, w).to(logits.device)).reshape(-1, 4)
-            frame = best // (h * w * a)
-            overlap, _ = box_iou(boxes[best], data.boxes[0, frame])
-            out.append(float(bool(data.present[0, frame]) and float(overlap) >= iou and frame < f))
+    judge, out = HeadJudge(learner), []
+    for s in samples:
+        if not bool(s.targets["present"].any()):
+            continue
+        verdicts = judge.judge([m.numpy() for m in maps_of(s)])
+        best = int(np.argmax([v.score for v in verdicts]))
+        box = densest(verdicts[best].cells, float(s.meta.get("aspect", 1.0)))
+        right = bool(s.targets["present"][best]) and box_iou(box, s.targets["boxes"][best].tolist()) >= iou
+        out.append(float(right))
     return out

@@ -11,6 +11,8 @@ from vilco_app.learning.doubting import choose_doubt
 from vilco_app.learning.fitting import Fitted, Work, fit_stage, loss_summary
 from vilco_app.learning.folds import fold_probes
 from vilco_app.learning.grounder import NetworkGrounder
+from vilco_app.learning.picture_probes import fuse_pictures
+from vilco_app.learning.pictures import finder_of
 from vilco_app.learning.presets import DEFAULT_STRATEGY, preset_for
 from vilco_app.learning.resolving import Resolved, resolve_stage
 from vilco_app.learning.restoring import Restored, restore
@@ -24,7 +26,7 @@ from vilco_app.values import VilcoError
 if TYPE_CHECKING:
     from vilco_app.encoders.base import Profile
 
-PICTURES = 16  # held-out picture examples kept per stage, as dense maps: 64 MB at most
+PICTURES = 16  # held-out picture examples kept per stage, as correspondence maps: 5 MB
 PROBES = 64  # held-out examples per stage that are checked after every later stage: keeps the checks linear and small
 FAMILIES = ("nlq", "mq", "vq")
 
@@ -60,7 +62,8 @@ def learn_stage(
             "bad-stage", f'stage "{stage.name}": every example is held out.', 'Mark some "split": "train".'
         )
     index = len(start.stages)
-    samples = [make_sample(sampler, resolved, e, index, library, profile) for e in train]
+    finder = finder_of(library, profile) if stage.family == "vq" else None
+    samples = [make_sample(sampler, resolved, e, index, library, profile, finder) for e in train]
     narrations = narration_samples(sampler, resolved, index)
     plan = preset_for(preset, stage.family, len(train))
     work = Work(snapshots.folder / ".work", job)
@@ -74,11 +77,12 @@ def learn_stage(
     held = snapshots.pictures(parent)
     if stage.family == "vq":
         mine = stage.part("heldout")[:PICTURES]
-        held += [make_sample(sampler, resolved, e, index, library, profile).compact() for e in mine]
+        held += [make_sample(sampler, resolved, e, index, library, profile, finder).compact() for e in mine]
     with start.strategy.view(start.learner):
         network = NetworkGrounder(start.learner, profile.blocks)
         checked, table = check_all(snapshots, parent, stage, name, resolved, library, profile, network)
         fusion = fuse_weights(start, checked, resolved, samples, library, profile, plan, stage.family)
+        fusion = fuse_pictures(fusion, start, table, resolved, samples, library, profile, plan)
         matrix = _matrix(snapshots, parent, checked, fusion, [str(t["name"]) for t in table], start.learner, held)
     tested = time.perf_counter() - clock
     card = _card(parent, start, name, profile, fusion, fitted, samples, plan.name)
@@ -93,13 +97,15 @@ def learn_stage(
     )  # fmt: skip
 
 
-def make_sample(sampler: Sampler, resolved: Resolved, e: Example, index: int, library: Any, profile: Any) -> Any:
+def make_sample(
+    sampler: Sampler, resolved: Resolved, e: Example, index: int, library: Any, profile: Any, finder: Any = None
+) -> Any:
     """The network's sample of an example; a picture's frames are decoded here, once."""
     family = resolved.stage.family
     if family == "vq":
         from vilco_app.learning.pictures import picture_sample
 
-        return picture_sample(e, resolved, index, library, profile)
+        return picture_sample(e, resolved, index, library, profile, finder)
     also = [
         w for o in resolved.stage.examples
         if o.video == e.video and o.text.lower() == e.text.lower() and o.split == "train" for w in o.windows
@@ -155,9 +161,7 @@ def fuse_weights(
     """A weight per family, from held-out examples of all stages and, where those are few, folds of the new stage."""
     weights, reasons, doubts = dict(start.fusion.__dict__), dict(start.fusion.reasons), dict(start.fusion.doubts)
     pool = [p for probes in checked for p in probes if p.family == family]
-    if family == "vq":
-        reasons["vq"] = "the trained head is measured in the score matrix; answers to pictures stay zero-shot"
-    else:
+    if family != "vq":  # pictures: fuse_pictures
         untaught = (
             any(not e.windows for e in resolved.stage.part("train")) and sum(not p.example.windows for p in pool) < 5
         )
@@ -205,7 +209,12 @@ def _matrix(
 
 
 def _held(e: Example, resolved: Resolved) -> dict[str, Any]:
-    return {**e.to_json(), "video": resolved.video(e).id}
+    kept = {**e.to_json(), "video": resolved.video(e).id}
+    if e.image is not None:  # later stages lie elsewhere
+        kept["image"] = str((resolved.stage.folder / Path(e.image).expanduser()).absolute())
+    if e.query_frame is not None:
+        kept["query_frame"] = {**e.query_frame.to_json(), "video": resolved.videos[e.query_frame.video].id}
+    return kept
 
 
 def _unique(name: str, taken: tuple[str, ...]) -> str:

@@ -109,10 +109,14 @@ def choose_weight(probes: Sequence[Probe], least: int = 5) -> tuple[float, str]:
     probes = [p for p in probes if p.example.windows and p.network is not None]
     if probes and all(p.zero_shot is None for p in probes):
         return 1.0, "this profile has no zero-shot answers: the network answers alone"
-    n = len(probes)
+    return weigh(np.array([[goodness(p, w) for w in GRID] for p in probes]), GRID, least)
+
+
+def weigh(table: np.ndarray, grid: Sequence[float], least: int = 5) -> tuple[float, str]:
+    """The weight of `grid` (its first: 0) by cross-validation over a table [n, weights] of goodness, and why: `choose_weight`."""
+    n = len(table)
     if n < least:
         return 0.0, f"only {n} labelled examples to check the network by; {least} are needed before it may answer"
-    table = np.array([[goodness(p, w) for w in GRID] for p in probes])  # [n, weights]
     folds = n if n < 20 else 10
     owner = np.arange(n) % folds
     gain = np.zeros(n)
@@ -124,7 +128,7 @@ def choose_weight(probes: Sequence[Probe], least: int = 5) -> tuple[float, str]:
     mean = float(gain.mean())
     if mean <= error or mean <= 0:
         return 0.0, f"{how} over {n} examples: no gain beyond one standard error ({mean:+.3f}, error {error:.3f})"
-    weight = GRID[_best(table.mean(axis=0))]
+    weight = grid[_best(table.mean(axis=0))]
     return weight, f"{how} over {n} examples: {mean:+.3f} against zero-shot alone (error {error:.3f})"
 
 

@@ -295,7 +295,11 @@ class ViLCoLearner:
             prompts.keys = nn.Parameter(prompts.keys.data[:rows].clone(), requires_grad=prompts.keys.requires_grad)
             prompts.prompts = nn.Parameter(prompts.prompts.data[:rows].clone())
         prompts.grow(rows)
-        self.net.load_state_dict(dict(state["module"]))
+        module = dict(state["module"])
+        if "visual.cell" not in module:  # saved when the picture head was another one, which no answer ever used
+            module = {k: v for k, v in module.items() if not k.startswith("visual.")}
+            module |= {k: v for k, v in self.net.state_dict().items() if k.startswith("visual.")}
+        self.net.load_state_dict(module)
         self.categories = {text: i for i, text in enumerate(state["categories"])}
         self.brought = [int(t) for t in state["brought"]]
         self.texts = [(t["sentence"], t["tokens"]) for t in state["texts"]]

@@ -51,7 +51,7 @@ class ViLCo(nn.Module):
             self.score = ScoreHead(config)
             self.anchor = AnchorHead(config)
             self.boundary = BoundaryHead(config)
-            self.visual = VisualHead(config.dense_dim)
+            self.visual = VisualHead()
             self.narrated = nn.Linear(config.width, config.width)  # joint space of video and narration (SSL)
             self.told = nn.Linear(config.width, config.width)
         self.prompts = PromptMemory(config, rng)

@@ -9,63 +9,59 @@ import torch
 from torch.nn import functional as F
 
 from vilco_app.continual.protocols import Output, Sample
-from vilco_app.network.losses import focal
-from vilco_app.network.visual import VisualHead, anchor_boxes, box_iou, decode_boxes, visual_targets
+from vilco_app.network.visual import VisualHead, frame_loss
+from vilco_app.network.visual_maps import CHANNELS, correspondences
 
 
 @dataclass
 class VisualCollated:
-    """query [B, n, C] and query_mask [B, n]; frames [B, F, h, w, C]; boxes [B, F, 4]; present, real [B, F] bool."""
+    """maps [B, F, h, w, CHANNELS]; boxes [B, F, 4]; present, real [B, F] bool."""
 
-    query: torch.Tensor
-    query_mask: torch.Tensor
-    frames: torch.Tensor
+    maps: torch.Tensor
     boxes: torch.Tensor
     present: torch.Tensor
     real: torch.Tensor
 
 
 def collate_visual(samples: Sequence[Sample], device: torch.device) -> VisualCollated:
-    """Samples with features query [n, C], frames [F, h, w, C] and targets boxes [F, 4], present [F]."""
-    cells = max(s.features["query"].shape[0] for s in samples)
-    frames = max(s.features["frames"].shape[0] for s in samples)
-    shape = [max(s.features["frames"].shape[k] for s in samples) for k in (1, 2)]
-    out: dict[str, list[torch.Tensor]] = {k: [] for k in ("query", "query_mask", "frames", "boxes", "present", "real")}
-    for s in samples:
-        q, x = s.features["query"].float(), s.features["frames"].float()
-        n, f = q.shape[0], x.shape[0]
+    """Samples with features maps [F, h, w, CHANNELS] and targets boxes [F, 4], present [F]."""
+    all_maps = [maps_of(s) for s in samples]
+    frames = max(len(x) for x in all_maps)
+    shape = [max(x.shape[k] for x in all_maps) for k in (1, 2)]
+    out: dict[str, list[torch.Tensor]] = {k: [] for k in ("maps", "boxes", "present", "real")}
+    for s, x in zip(samples, all_maps, strict=True):
+        f = len(x)
         if list(x.shape[1:3]) != shape:  # maps of differently shaped videos meet at the larger grid
-            x = F.interpolate(x.permute(0, 3, 1, 2), size=shape, mode="bilinear", align_corners=False).permute(
-                0, 2, 3, 1
-            )
-        out["query"].append(F.pad(q, (0, 0, 0, cells - n)))
-        out["query_mask"].append(torch.arange(cells) < n)
-        out["frames"].append(F.pad(x, (0, 0, 0, 0, 0, 0, 0, frames - f)))
+            x = F.interpolate(x.permute(0, 3, 1, 2), size=shape, mode="bilinear", align_corners=False)
+            x = x.permute(0, 2, 3, 1)
+        out["maps"].append(F.pad(x, (0, 0, 0, 0, 0, 0, 0, frames - f)))
         out["boxes"].append(F.pad(s.targets["boxes"].float(), (0, 0, 0, frames - f)))
         out["present"].append(F.pad(s.targets["present"].bool(), (0, frames - f)))
         out["real"].append(torch.arange(frames) < f)
     return VisualCollated(**{k: torch.stack(v).to(device) for k, v in out.items()})
 
 
+def maps_of(sample: Sample) -> torch.Tensor:
+    """Correspondence maps [F, h, w, CHANNELS] float32 of a sample.
+
+    Samples kept by versions before these maps hold cells of the picture [n, C] and of the frames [F, h, w, C].
+    """
+    if "maps" in sample.features:
+        return sample.features["maps"].float()
+    query = F.normalize(sample.features["query"].float(), dim=-1)
+    frames = F.normalize(sample.features["frames"].float(), dim=-1)
+    heat = frames @ F.normalize(query.mean(0), dim=-1)
+    made = [correspondences(x.numpy(), z.numpy(), query.numpy()) for x, z in zip(frames, heat, strict=True)]
+    return torch.stack([torch.from_numpy(m) for m in made]) if made else torch.zeros(0, 1, 1, CHANNELS)
+
+
 def visual_result(
     head: VisualHead, data: VisualCollated, rows: torch.Tensor, size: int
 ) -> tuple[torch.Tensor, torch.Tensor, list[Output]]:
-    """(score loss [b], box loss [b], outputs over the batch of `size` samples). Boxes: L1 + 0.3 (1 - GIoU), as VQLoC."""
-    logits, deltas = head(data.query, data.query_mask, data.frames)
-    b, _f, h, w, _ = logits.shape
-    positive = torch.stack([visual_targets(data.boxes[i].cpu(), data.present[i].cpu(), h, w) for i in range(b)]).to(
-        logits.device
-    )  # [b, F, h, w, A]
-    anchors = anchor_boxes(h, w).to(logits.device)
-    real = data.real[:, :, None, None, None].to(logits.dtype)
-    count = positive.flatten(1).sum(1).clamp_min(1).to(logits.dtype)
-    score = (focal(logits, positive.to(logits.dtype)) * real).flatten(1).sum(1) / count
-    boxes = decode_boxes(deltas, anchors)
-    goal = data.boxes[:, :, None, None, None].expand_as(boxes)
-    _, giou = box_iou(boxes, goal)
-    wrong = (boxes - goal).abs().sum(-1) + 0.3 * (1 - giou)
-    reach = (wrong * positive).flatten(1).sum(1) / count
-    mask = data.real[:, :, None, None, None].expand_as(logits).flatten(1)
+    """(loss of frames [b], of cells [b], outputs over the batch of `size` samples)."""
+    cells, shown = head(data.maps)
+    score, reach = frame_loss(cells, shown, data.boxes, data.present, data.real)
+    mask = data.real[:, :, None, None].expand_as(cells).flatten(1)
 
     def full(x: torch.Tensor) -> torch.Tensor:
         if len(rows) == size:
@@ -73,7 +69,7 @@ def visual_result(
         return torch.zeros(size, *x.shape[1:], dtype=x.dtype, device=x.device).index_copy(0, rows, x)
 
     declared = [
-        Output("vq", full(logits.flatten(1)), "bernoulli", full(mask)),
-        Output("vq_box", full(deltas.flatten(1, 4)), "gaussian", full(mask), scale=0.2, gate="vq"),
+        Output("vq", full(cells.flatten(1)), "bernoulli", full(mask)),
+        Output("vq_shown", full(shown), "bernoulli", full(data.real)),
     ]
     return score, reach, declared

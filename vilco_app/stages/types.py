@@ -65,7 +65,8 @@ class Example:
             out["query_frame"] = self.query_frame.to_json()
         if self.track:
             out["track"] = [b.to_json() for b in self.track]
-        else:
+            first, last = self.track[0].time, self.track[-1].time
+        if not self.track or self.windows != ((first, max(last, first + 0.2)),):  # format.track_window
             out["windows"] = [list(w) for w in self.windows]
         out["split"] = self.split
         if self.source:

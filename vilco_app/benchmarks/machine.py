@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,6 +61,25 @@ def best_of(rounds: int, work: Callable[[], object]) -> Clock:
             work()
         clocks.append(clock)
     return min(clocks, key=lambda c: c.cpu)
+
+
+def in_child(module: str, arguments: list[str], until: str | None = None) -> dict[str, Any]:
+    """Run one measurement in a process of its own, `python -m module arguments` -> the JSON object of the last line it
+    prints. until: stop it at the line with this. Raises RuntimeError when it says nothing."""
+    command = [sys.executable, "-m", module, *arguments]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    assert child.stdout is not None
+    last = ""
+    for line in child.stdout:
+        last = line
+        if until is not None and until in line:
+            break
+    child.kill() if until is not None else child.wait()
+    child.wait()
+    if not last.strip().startswith("{"):
+        raise RuntimeError(f"the measurement '{arguments[0]}' ended early")
+    found: dict[str, Any] = json.loads(last)
+    return found
 
 
 def make_film(path: Path, seconds: float, width: int, height: int, rate: int = 30, gop: int = 60) -> Path:

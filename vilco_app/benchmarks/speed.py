@@ -68,7 +68,7 @@ def _first(bench: Bench) -> list[Row]:
 
 
 def _memory(bench: Bench) -> list[Row]:
-    from vilco_app.benchmarks.speed_indexing import memory_rows
+    from vilco_app.benchmarks.speed_memory import memory_rows
 
     return memory_rows(bench)
 

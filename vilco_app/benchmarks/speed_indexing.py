@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from vilco_app.benchmarks.machine import Row, best_of, measured
+from vilco_app.benchmarks.machine import Row, best_of, in_child, measured
 
 if TYPE_CHECKING:
     from vilco_app.benchmarks.speed import Bench
 
 RATE = 2.0  # samples per second: the product's default
 QUESTION = "a parked bicycle"
+MODULE = "vilco_app.benchmarks.speed_indexing"
 
 
 def indexing_rows(bench: Bench) -> list[Row]:
@@ -54,28 +54,13 @@ def indexing_rows(bench: Bench) -> list[Row]:
 def first_answer_rows(bench: Bench) -> list[Row]:
     """Seconds from the job's start to the first answer with a moment, on a 10-minute 720p file (key frames every 2 s)."""
     film = bench.film("720p", 600, 1280, 720, gop=60)
-    warm = _child(["first", str(bench.home("first-warm")), str(film)])
+    warm = in_child(MODULE, ["first", str(bench.home("first-warm")), str(film)])
     began = time.perf_counter()
-    _child(["first-cold", str(bench.home("first-cold")), str(film)], until="answered")
+    in_child(MODULE, ["first-cold", str(bench.home("first-cold")), str(film)], until="answered")
     cold = time.perf_counter() - began
     return [
         Row("first answer, 10 min of 720p, warm process", warm["seconds"], "s", 5.0, "max"),
         Row("first answer, 10 min of 720p, from starting the process", cold, "s", 12.0, "max"),
-    ]
-
-
-def memory_rows(bench: Bench) -> list[Row]:
-    """Largest anonymous memory (no page cache) of a process that indexes, and how it grows with length."""
-    if not Path("/proc/self/status").exists():
-        return [Row("memory: needs /proc (Linux)", None, "GB")]
-    big = _child(["memory", str(bench.home("memory-720p")), str(bench.film("720p", 600, 1280, 720))])["gigabytes"]
-    short = _child(["memory", str(bench.home("memory-short")), str(bench.film("short", 600, 320, 180))])["gigabytes"]
-    long = _child(["memory", str(bench.home("memory-long")), str(bench.film("long", 10800, 320, 180))])["gigabytes"]
-    return [
-        Row("memory: indexing 10 min of 720p", big, "GB", 1.5, "max"),
-        Row("memory: indexing 10 min of 180p", short, "GB", 1.5, "max"),
-        Row("memory: indexing 3 h of 180p", long, "GB", 1.5, "max"),
-        Row("memory: 3 h against 10 min", long / short, "times", 1.15, "max"),
     ]
 
 
@@ -98,23 +83,6 @@ def readd_rows(bench: Bench, files: int = 1000) -> list[Row]:
         report = Library(home).add(folder, profile, rate=RATE)
     name = f"re-adding {len(report.unchanged)} unchanged files"
     return [Row(name, warm.wall, "s", 2.0, "max")]
-
-
-def _child(arguments: list[str], until: str | None = None) -> dict[str, Any]:
-    """Run one measurement in a process of its own -> the JSON line it prints. until: stop it at the line with this."""
-    command = [sys.executable, "-m", "vilco_app.benchmarks.speed_indexing", *arguments]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
-    assert child.stdout is not None
-    last = ""
-    for line in child.stdout:
-        last = line
-        if until is not None and until in line:
-            break
-    child.kill() if until is not None else child.wait()
-    child.wait()
-    if not last.strip().startswith("{"):
-        raise RuntimeError(f"the measurement '{arguments[0]}' ended early")
-    return json.loads(last)
 
 
 def _first(home: Path, film: Path, warm: bool) -> None:
@@ -144,37 +112,6 @@ def _first(home: Path, film: Path, warm: bool) -> None:
     os._exit(0)  # the indexing thread has minutes to go; nothing it holds is wanted
 
 
-def _memory(home: Path, film: Path) -> None:
-    import threading
-
-    from vilco_app.memory import EpisodicMemory
-
-    peak, done = 0.0, threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not done.wait(0.05):
-            peak = max(peak, anonymous_gigabytes())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    EpisodicMemory(home, profile="embedded").add(film)
-    done.set()
-    watcher.join()
-    print(json.dumps({"gigabytes": peak}), flush=True)
-
-
-def anonymous_gigabytes() -> float:
-    """Anonymous resident memory of this process: what is really taken, without the page cache."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) / 1e6
-    return 0.0
-
-
 if __name__ == "__main__":
     what, home_, film_ = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
-    if what == "memory":
-        _memory(home_, film_)
-    else:
-        _first(home_, film_, warm=what == "first")
+    _first(home_, film_, warm=what == "first")

@@ -14,7 +14,7 @@ def learn(job: Job, context: Context) -> dict[str, Any]:
     for i in range(20):
         context.progress(i + 1, 20, "learning")
         time.sleep(0.05)
-    return {"pid": os.getpid(), "nice": os.nice(0), "asked": job.payload["x"]}
+    return {"pid": os.getpid(), "nice": os.nice(0), "asked": job.payload["x"], "waits": os.environ["OMP_WAIT_POLICY"]}
 
 
 def fail(job: Job, context: Context) -> None:

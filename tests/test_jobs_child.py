@@ -9,7 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from vilco_app.jobs import Jobs, in_child
+import pytest
+
+from vilco_app.jobs import Jobs, in_child, polite_environment
 
 TARGETS = "tests.jobs_child_targets"
 
@@ -24,7 +26,17 @@ def test_it_runs_elsewhere_politely_and_reports(tmp_path: Path) -> None:
     job = jobs.run_until(jobs.enqueue("learn", {"x": 7}), lambda *p: heard.append(p))
     assert job.state == "done" and job.result["asked"] == 7
     assert job.result["pid"] != os.getpid() and job.result["nice"] >= os.nice(0) + 10
+    assert job.result["waits"] == "PASSIVE"
     assert any(0 < done < 20 and text == "learning" for done, _, text in heard)
+
+
+def test_a_child_leaves_one_core_and_takes_no_more_threads_than_its_parent_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    monkeypatch.setenv("MKL_NUM_THREADS", "64")
+    given = polite_environment()
+    assert [given[f"{n}_NUM_THREADS"] for n in ("OMP", "OPENBLAS", "MKL")] == ["7", "3", "7"]
 
 
 def test_its_failures_are_the_jobs_failures(tmp_path: Path) -> None:

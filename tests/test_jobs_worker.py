@@ -227,3 +227,13 @@ def test_an_old_claim_changes_nothing(tmp_path: Path) -> None:
     assert jobs.table.update(job, claimed[1], 0.1, 1, "ghost")  # told to stop
     jobs.table.finish(job, claimed[1], "failed", {"code": "x", "message": "", "remedy": ""})
     assert jobs.get(job).state == "done" and jobs.get(job).text == "counting"
+
+
+def test_a_worker_with_nothing_left_says_so(tmp_path: Path) -> None:
+    told: list[str] = []
+    jobs = Jobs(
+        tmp_path, {"note": lambda job, context: told.append(job.label) or None}, idle=lambda: told.append("idle")
+    )
+    jobs.enqueue("note", {}, label="a")
+    jobs.enqueue("note", {}, label="b")
+    assert jobs.run_pending() and told == ["a", "b", "idle"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+
 from tests.library_stand_ins import TinyProfile, write_video
 from tests.test_library_search import SCANNED, make
 from vilco_app.library.features import TakeArrays, take_folder

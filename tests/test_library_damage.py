@@ -71,16 +71,32 @@ def test_a_damage_that_cannot_be_mended_is_named(tmp_path: Path, monkeypatch: py
     assert str(path) in caught.value.message and "cannot be written" in caught.value.message and caught.value.remedy
 
 
-@pytest.mark.parametrize("name", ["samples.bin", "groups.bin"])
+@pytest.mark.parametrize(("name", "share"), [
+    ("samples.bin", 0.01), ("groups.bin", 0.03), ("globals.bin", 0.2), ("regions.bin", 0.3),
+])  # fmt: skip
 @pytest.mark.parametrize("first", [0.3, 0.6])
-def test_noise_inside_a_table_is_named_and_made_anew(tmp_path: Path, name: str, first: float) -> None:
+def test_noise_inside_a_feature_file_is_named_and_made_anew(
+    tmp_path: Path, name: str, first: float, share: float
+) -> None:
     library = make(tmp_path / "home", SCANNED)
     path = write_video(tmp_path / "a.mp4", 60, seed=1)
     (video,) = library.add(path, TinyProfile()).added
     for file in library.features_folder.rglob(name):
-        noise(file, int(first * file.stat().st_size), 24)
+        noise(file, int(first * file.stat().st_size), int(share * file.stat().st_size))
     fresh = make(tmp_path / "home", SCANNED)
     with pytest.raises(VilcoError) as caught:
         fresh.stored(video)
     assert caught.value.code == "damaged-features" and str(path) in caught.value.message
     assert fresh.add(path, TinyProfile()).added == (video,) and len(fresh.stored(video)) == 120
+
+
+def test_a_vector_that_is_no_number_is_named(tmp_path: Path) -> None:
+    library = make(tmp_path / "home", SCANNED)
+    (video,) = library.add(write_video(tmp_path / "a.mp4", 60, seed=1), TinyProfile()).added
+    (file,) = library.features_folder.rglob("globals.bin")
+    data = np.fromfile(file, "<f2").reshape(-1, DIM)
+    data[37, 0] = np.inf
+    file.write_bytes(data.tobytes())
+    with pytest.raises(VilcoError) as caught:
+        make(tmp_path / "home", SegmentDefaults()).search_globals(np.ones(DIM), 5, [video])
+    assert caught.value.code == "damaged-features" and f"vilco remove {video}" in caught.value.remedy

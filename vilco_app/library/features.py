@@ -180,6 +180,10 @@ class TakeWriter:
                 continue
 
 
+PICKED = 16  # vectors looked at when a take is opened: noise over a tenth of a file is noticed, at 16 reads
+LARGEST = 1e4  # scale of a region vector; encoders give lengths of about 1, noise any number
+
+
 class TakeArrays:
     """The committed rows of a take, memory-mapped.
 
@@ -207,16 +211,19 @@ class TakeArrays:
             raise FileNotFoundError(2, "does not hold what was committed", str(folder))
 
     def _plausible(self) -> bool:
-        """Whether the two small tables, 24 and 8 bytes a row, are such as a writer leaves: noise in them would send
-        readers anywhere. Vectors are not looked at."""
+        """Whether the two small tables, 24 and 8 bytes a row, are such as a writer leaves, since noise in them would send
+        readers anywhere, and some of the vectors are numbers."""
         take, times, group = self.take, self.samples["time"], self.samples["group"]
         ends = (*group[[0, -1]], *self.offsets[[0, -1]])
+        some = np.linspace(0, take.rows - 1, PICKED).astype(int)
+        scales = self.regions["scale"][np.linspace(0, take.regions - 1, PICKED).astype(int)] if take.regions else 0.0
         return bool(
             ends == (0, take.groups - 1, 0, take.regions)
             and np.isfinite(times).all() and np.isfinite(self.samples["duration"]).all()
             and (times[1:] > times[:-1]).all()
             and ((group[1:] - group[:-1]) >> 1 == 0).all()  # 0 or 1
             and (self.offsets[1:] >= self.offsets[:-1]).all()
+            and np.isfinite(self.globals[some]).all() and np.all((scales >= 0) & (scales < LARGEST))
         )  # fmt: skip
 
 

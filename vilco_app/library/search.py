@@ -197,6 +197,12 @@ class Searcher:
         owner = np.concatenate([np.full(len(f.rows), number[f.video]) for f in found])
         rows = np.concatenate([f.rows for f in found])
         scores = np.concatenate([f.scores for f in found])
+        if not np.isfinite(scores).all():
+            video = joined[videos[int(owner[~np.isfinite(scores)][0])]].stored.video
+            raise VilcoError(
+                "damaged-features", f"{video.path}: some of its stored features are no numbers.",
+                f"Make them anew with: vilco remove {video.id} and vilco add {video.path}",
+            )  # fmt: skip
         _, single = np.unique(owner * (1 << 40) + rows, return_index=True)
         owner, rows, scores = owner[single], rows[single], scores[single]
         best = top_of(scores[None], top)[0]

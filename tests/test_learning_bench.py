@@ -60,8 +60,6 @@ def test_questions_are_reworded_by_rule_and_lists_that_share_a_clip_are_not_each
 
 
 def test_transfer_needs_labelled_footage(tmp_path: Path) -> None:
-    with pytest.raises(VilcoError, match="--cases"):
-        learn(only=["transfer"])
     with pytest.raises(VilcoError, match="no two lists"):
         learn(only=["transfer"], cases=tmp_path)
 

@@ -96,5 +96,5 @@ class Parts:
         serving = learning.serving(self.home, self.profile)
         return Answerer(
             self.library, self.profile, network=serving.network, weights=serving.weights, snapshot=serving.snapshot,
-            doubts=serving.doubts, judge=serving.judge,
+            doubts=serving.doubts, judge=serving.judge, bend=serving.bend,
         )  # fmt: skip

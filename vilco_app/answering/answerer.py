@@ -15,9 +15,9 @@ from vilco_app.answering.grounding import Grounded, Grounder, ZeroShotGrounder, 
 from vilco_app.answering.keys import make_key
 from vilco_app.answering.looks import Looks, distinct_windows, look_of
 from vilco_app.answering.matching import PictureJudge
-from vilco_app.answering.nulls import Levels
+from vilco_app.answering.nulls import NULL_QUESTIONS, Levels
 from vilco_app.answering.options import DEFAULTS, Options
-from vilco_app.answering.questions import Questions
+from vilco_app.answering.questions import Bender, Questions
 from vilco_app.answering.shortlist import around_hits
 from vilco_app.answering.visual import PictureFinder
 from vilco_app.answering.windows import best_windows
@@ -44,7 +44,7 @@ class Answerer:
 
     network: a second grounder (the ViLCo network) and its weight in [0, 1] per query kind; None: zero-shot only.
     doubts: how that network lowers the confidence, for the kinds it was taught to say "not in here" of. judge: its picture
-    head, which counts by the weight of "visual".
+    head, which counts by the weight of "visual". bend: what was taught of questions, for those it knows.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Answerer:
         snapshot: str = "base",
         doubts: dict[Kind, Doubt] | None = None,
         judge: PictureJudge | None = None,
+        bend: Bender | None = None,
     ) -> None:
         self.library, self.profile, self.options, self.snapshot = library, profile, options, snapshot
         self.network, self.weights, self.doubts = network, dict(weights or {}), dict(doubts or {})
@@ -64,7 +65,8 @@ class Answerer:
         seen = self.weights.get("visual", 0.0)
         self.finder = PictureFinder(library, profile, options, self.zero_shot, judge, seen)
         self.questions = Questions(profile, options)
-        self._levels = Levels(profile.text, options.cached_questions)
+        self.bend = bend
+        self._levels = Levels(self._unrelated, options.cached_questions)
 
     def text(
         self, query: TextQuery, videos: Sequence[Video], top: int = 5, before: float | None = None, curve: bool = False
@@ -192,13 +194,17 @@ class Answerer:
         before: float | None,
         curve: bool,
     ) -> Answer:
-        vectors = self.questions(words.replace("_", " "))
+        typed = self.questions(words.replace("_", " "))
+        vectors, known = typed, dict[str, float]()
+        if self.bend is not None:
+            vectors, known = self.bend(kind, typed, self.questions.sought(words.replace("_", " ")))
         passages = self._chosen(videos, before, vectors.scene, vectors.thing)
         moments: list[Moment] = []
         certainty = 0.0
         curves: tuple[Curve, ...] = ()
         if passages:
-            grounded, sure, certainty = self._ground(kind, vectors, passages, videos, self._exact(videos, before))
+            exact = self._exact(videos, before)
+            grounded, sure, certainty = self._ground(kind, typed, vectors, passages, videos, exact)
             moments = self._moments(grounded, passages, top, category, sure, self._much(videos))
             curves = self._curves(grounded.curves, passages) if curve else ()
         found = self.library.corrections(make_key(kind, words), [v.id for v in videos])
@@ -215,12 +221,21 @@ class Answerer:
             curves=curves,
             snapshot=self.snapshot,
             profile=self.profile.id,
-            concepts=tuple(Concept(c.name, c.weight) for c in vectors.concepts),
+            concepts=(
+                *(Concept(f"taught: {question}", share) for question, share in known.items()),
+                *(Concept(c.name, c.weight) for c in typed.concepts),
+            ),
             with_curves=curve,
         )
 
     def _ground(
-        self, kind: Kind, vectors: TextVectors, passages: Sequence[Passage], videos: Sequence[Video], exact: bool
+        self,
+        kind: Kind,
+        typed: TextVectors,
+        vectors: TextVectors,
+        passages: Sequence[Passage],
+        videos: Sequence[Video],
+        exact: bool,
     ) -> tuple[Grounded, Callable[[float], float], float]:
         """-> (what is proposed, window score -> probability, probability that it is there at all).
 
@@ -228,6 +243,8 @@ class Answerer:
         learnt of absence; a profile that is not aligned has only the network's own best score.
         """
         weight = self.weights.get(kind, 0.0) if self.network is not None else 0.0
+        if typed.scene is None and vectors.scene is not None:
+            weight = 0.0  # taught directions answer what they know alone
         if vectors.scene is None:
             if self.network is None or weight <= 0:
                 raise VilcoError(
@@ -244,12 +261,19 @@ class Answerer:
         doubt = self.doubts.get(kind)
         if self.network is None or (weight <= 0 and doubt is None):
             return grounded, sure, certainty
-        learnt = self.network.propose(vectors, kind, passages, scale)
+        learnt = self.network.propose(typed, kind, passages, scale)
         if doubt is not None:
             best = float(learnt.windows.scores.max(initial=0.0))
             certainty = doubt.lowered(certainty, best)
             return fuse(grounded, learnt, weight), _doubted(sure, doubt, best) if weight <= 0 else _clipped, certainty
         return fuse(grounded, learnt, weight), _clipped, certainty
+
+    def _unrelated(self, text: str) -> TextVectors:
+        """A question about nothing in particular; where words have no look of their own, one of the taught looks."""
+        vectors = self.profile.text(text)
+        if vectors.scene is not None or self.bend is None:
+            return vectors
+        return replace(vectors, scene=self.bend.look(NULL_QUESTIONS.index(text)))
 
     def _exact(self, videos: Sequence[Video], before: float | None) -> bool:
         """Whether all footage is looked at: not much of it, or up to a time in one recording (the indexes know no time)."""

@@ -5,10 +5,29 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import replace
 from threading import Lock
+from typing import Protocol
+
+import numpy as np
 
 from vilco_app.answering.options import Options
 from vilco_app.answering.phrases import wanted
 from vilco_app.encoders.base import Profile, TextVectors
+from vilco_app.values import Kind
+
+
+class Bender(Protocol):
+    """What was taught of questions: turns the vectors of a known one towards what it looks like.
+
+    sought [Dt]: `Questions.sought`. -> (vectors, taught questions they come from with their shares; none: unchanged).
+    """
+
+    def __call__(
+        self, kind: Kind, vectors: TextVectors, sought: np.ndarray
+    ) -> tuple[TextVectors, dict[str, float]]: ...
+
+    def look(self, number: int) -> np.ndarray:
+        """One of the taught directions [Dg], by any number: what questions look for that have no vectors of their own."""
+        ...
 
 
 class Questions:
@@ -29,6 +48,10 @@ class Questions:
         return replace(
             typed, scene=short.scene, thing=short.thing, concepts=short.concepts, understood=short.understood
         )
+
+    def sought(self, text: str) -> np.ndarray:
+        """The sentence vector [Dt] of what a question looks for, without its asking words: what taught questions are known by."""
+        return self._encode(wanted(text) if self._options.strip_asking else text).sentence
 
     def _encode(self, text: str) -> TextVectors:
         with self._lock:

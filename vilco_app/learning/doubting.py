@@ -23,7 +23,7 @@ def choose_doubt(probes: Sequence[Probe], library: Any, profile: Any) -> tuple[D
 
     Leave-one-out under 20 examples, else ten folds; a gain within one standard error leaves the confidence as it is.
     """
-    usable = [p for p in probes if p.zero_shot is not None and p.network is not None and p.passages]
+    usable = [p for p in probes if p.zero_shot is not None and p.network is not None and p.passages and not p.known]
     present = np.array([bool(p.example.windows) for p in usable], dtype=bool)
     absences = int((~present).sum())
     if not absences:

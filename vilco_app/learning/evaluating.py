@@ -28,7 +28,8 @@ def evaluate_stages(
     network = None
     if (snapshots.path(active) / "model.safetensors").is_file():
         network = NetworkGrounder(load_viewed(snapshots, active, profile), profile.blocks)
-    prober = Prober(library, profile)
+    directions = snapshots.directions(active, profile.blocks) if card.get("profile") == profile.id else None
+    prober = Prober(library, profile).bent(fusion.taught, directions)
     resolved = [resolve_stage(s, library, profile, progress) for s in stages]
     scores = []
     for k, one in enumerate(resolved):

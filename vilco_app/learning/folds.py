@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,11 +20,13 @@ REHEARSED = 64  # replayed examples mixed in
 
 
 def fold_probes(
-    start: Restored, resolved: Resolved, samples: list[Any], library: Any, profile: Any, preset: Preset
-) -> list[Probe]:
+    start: Restored, resolved: Resolved, samples: list[Any], library: Any, profile: Any, preset: Preset,
+    known: Mapping[str, Prober] | None = None,
+) -> list[Probe]:  # fmt: skip
     """Probes of the stage's training examples, each with a network that was not trained on it (nor on its question).
 
-    Fold networks start from untrained weights: the parent may have seen the same question before.
+    Fold networks start from untrained weights: the parent may have seen the same question before. known: by recording, who
+    asks about it with taught directions that are not its own; None: without any.
     """
     examples = [e for e in resolved.stage.part("train")]
     questions = sorted({e.text.lower() for e in examples})
@@ -47,7 +50,9 @@ def fold_probes(
         network = NetworkGrounder(learner, profile.blocks)
         for e in examples:
             if owner[e.text.lower()] == k:
-                out.append(prober.probe(e, resolved.stage.family, resolved.video(e).id, network))
+                video = resolved.video(e).id
+                asker = prober if known is None else known[video]
+                out.append(asker.probe(e, resolved.stage.family, video, network))
     return out
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from vilco_app.learning.snapshots import BASE, Snapshots
+from vilco_app.learning.snapshots import BASE, DIRECTIONS, Snapshots
+from vilco_app.learning.teaching import cut_directions
 from vilco_app.stages.format import write_json
 
 
@@ -17,6 +18,7 @@ def forget_span(home: Path, video: str, start: float, end: float) -> list[str]:
         if snapshot == BASE and not (snapshots.path(BASE) / "buffer.safetensors").is_file():
             continue
         removed = _cut_buffer(snapshots, snapshot, video, start, end)
+        removed += cut_directions(snapshots.path(snapshot) / DIRECTIONS, video, start, end)
         _cut_probes(snapshots, snapshot, video, start, end)
         _cut_pictures(snapshots, snapshot, video, start, end)
         spans = snapshots.card(snapshot).get("spans", [])

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from vilco_app.continual import Strategy, make_strategy
+from vilco_app.learning.directions import Directions
 from vilco_app.learning.packing import load_state
 from vilco_app.learning.snapshots import BASE, Snapshots
 from vilco_app.learning.types import Fusion
@@ -18,13 +19,17 @@ from vilco_app.values import VilcoError
 
 @dataclass
 class Restored:
-    """A learner and a strategy as a snapshot left them. spans: (video, start, end) of footage trained on so far."""
+    """A learner and a strategy as a snapshot left them. spans: (video, start, end) of footage trained on so far.
+
+    directions: what was taught, with the new stage (`learning.run` fills it in).
+    """
 
     learner: ViLCoLearner
     strategy: Strategy
     stages: tuple[str, ...] = ()
     fusion: Fusion = field(default_factory=Fusion)
     spans: list[list[Any]] = field(default_factory=list)
+    directions: Directions | None = None
 
 
 def restore(snapshots: Snapshots, snapshot: str, profile: Any, strategy: str) -> Restored:

@@ -19,6 +19,7 @@ from vilco_app.learning.restoring import Restored, restore
 from vilco_app.learning.samples import Sampler
 from vilco_app.learning.scoring import METRIC, Probe, Prober, choose_weight, score
 from vilco_app.learning.snapshots import BASE, Snapshots
+from vilco_app.learning.teaching import compared, decide, size_of, strangers, teach
 from vilco_app.learning.types import Fusion, LearnReport, Matrix, Progress
 from vilco_app.stages import Example, Stage, load_stage
 from vilco_app.values import VilcoError
@@ -78,15 +79,19 @@ def learn_stage(
     if stage.family == "vq":
         mine = stage.part("heldout")[:PICTURES]
         held += [make_sample(sampler, resolved, e, index, library, profile, finder).compact() for e in mine]
+    start.directions = teach(snapshots.directions(parent, profile.blocks), resolved, library, profile)
+    start.fusion = decide(start.fusion, start.directions, stage.family, library, profile)
     with start.strategy.view(start.learner):
         network = NetworkGrounder(start.learner, profile.blocks)
-        checked, table = check_all(snapshots, parent, stage, name, resolved, library, profile, network)
+        prober = Prober(library, profile).bent(start.fusion.taught, start.directions)
+        checked, table = check_all(snapshots, parent, stage, name, resolved, prober, network)
         fusion = fuse_weights(start, checked, resolved, samples, library, profile, plan, stage.family)
         fusion = fuse_pictures(fusion, start, table, resolved, samples, library, profile, plan)
         matrix = _matrix(snapshots, parent, checked, fusion, [str(t["name"]) for t in table], start.learner, held)
     tested = time.perf_counter() - clock
     card = _card(parent, start, name, profile, fusion, fitted, samples, plan.name)
-    snapshot = snapshots.save(card, _weights(start), start.strategy.state_dict(), matrix, table, held)
+    state = start.strategy.state_dict()
+    snapshot = snapshots.save(card, _weights(start), state, matrix, table, held, start.directions)
     work.clear()
     if activate:
         snapshots.use(snapshot)
@@ -127,14 +132,13 @@ def narration_samples(sampler: Sampler, resolved: Resolved, index: int) -> list[
 
 
 def check_all(
-    snapshots: Snapshots, parent: str, stage: Stage, name: str, resolved: Resolved, library: Any, profile: Any,
+    snapshots: Snapshots, parent: str, stage: Stage, name: str, resolved: Resolved, prober: Prober,
     network: NetworkGrounder,
 ) -> tuple[list[list[Probe]], list[dict[str, Any]]]:  # fmt: skip
     """Probes of every stage learnt so far, the new one last, with the new network's proposals; and the table to keep."""
     table = snapshots.probes(parent) if parent != BASE else []
     mine = [_held(e, resolved) for e in stage.part("heldout")][:PROBES]
     table = [*table, {"name": name, "family": stage.family, "examples": mine}]
-    prober = Prober(library, profile)
     return [probes_of(entry, prober, network) for entry in table], table
 
 
@@ -160,13 +164,18 @@ def fuse_weights(
 ) -> Fusion:  # fmt: skip
     """A weight per family, from held-out examples of all stages and, where those are few, folds of the new stage."""
     weights, reasons, doubts = dict(start.fusion.__dict__), dict(start.fusion.reasons), dict(start.fusion.doubts)
+    taught = start.fusion.taught
     pool = [p for probes in checked for p in probes if p.family == family]
     if family != "vq":  # pictures: fuse_pictures
         untaught = (
             any(not e.windows for e in resolved.stage.part("train")) and sum(not p.example.windows for p in pool) < 5
         )
         if sum(bool(p.example.windows) for p in pool) < 20 or untaught:
-            pool += fold_probes(start, resolved, samples, library, profile, plan)
+            pool += fold_probes(
+                start, resolved, samples, library, profile, plan, strangers(start, resolved, library, profile)
+            )
+        taught, why = compared(taught, pool, family)
+        reasons |= {f"{family} taught": why} if why else {}
         weights[family], reasons[family] = choose_weight(pool)
         doubts.pop(family, None)  # it was fitted to another network
         fitted, why = choose_doubt(pool, library, profile)
@@ -183,7 +192,7 @@ def fuse_weights(
             fitted, why = choose_doubt(known, library, profile)
             if fitted is not None:
                 doubts[other], reasons[f"{other} absent"] = (fitted.slope, fitted.level), why
-    return Fusion(weights["nlq"], weights["mq"], weights["vq"], reasons, doubts)
+    return Fusion(weights["nlq"], weights["mq"], weights["vq"], reasons, doubts, taught)
 
 
 def _matrix(
@@ -251,6 +260,7 @@ def _card(
         "parent": parent, "stages": [*start.stages, name], "profile": profile.id, "strategy": start.strategy.name,
         "fusion": fusion.to_json(), "losses": loss_summary(fitted), "preset": preset,
         "spans": sorted([*start.spans, *spans]), "examples": len(samples),
-        "cost": {"bytes": cost.bytes, "forwards": cost.forwards, "backwards": cost.backwards},
+        "directions": len(start.directions or ()),
+        "cost": {"bytes": cost.bytes + size_of(start.directions), "forwards": cost.forwards, "backwards": cost.backwards},
         "curve": fitted.curve(),
     }  # fmt: skip

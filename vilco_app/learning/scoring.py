@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from vilco_app.network.decode import iou_1d
 
 if TYPE_CHECKING:
     from vilco_app.answering.curve import Passage
+    from vilco_app.learning.directions import Directions
     from vilco_app.learning.grounder import NetworkGrounder
     from vilco_app.stages import Example
 
@@ -28,17 +30,22 @@ GRID = tuple(round(0.1 * k, 1) for k in range(11))
 
 @dataclass
 class Probe:
-    """A labelled example on its recording, with what both grounders propose. zero_shot: None in unaligned profiles."""
+    """A labelled example on its recording, with what both grounders propose. zero_shot: None in unaligned profiles, but for
+    known questions, which taught directions then answer alone."""
 
     example: Example
     family: str
     passages: list[Passage]
     zero_shot: Grounded | None
     network: Grounded | None = None
+    known: bool = False
 
     def ranked(self, weight: float, top: int = TOP) -> np.ndarray:
         """The best windows [n, 3] (start, end, score) at a fusion weight."""
-        grounded = self.network if self.zero_shot is None else fuse(self.zero_shot, self.network, weight)
+        if self.zero_shot is None:
+            grounded = self.network
+        else:
+            grounded = fuse(self.zero_shot, self.network, 0.0 if self.known else weight)
         if grounded is None or not len(grounded.windows.scores):
             return np.zeros((0, 3))
         w = grounded.windows
@@ -54,8 +61,16 @@ class Prober:
 
         self.library, self.profile = library, profile
         self.questions = Questions(profile, DEFAULTS)  # as answers encode them
-        self.zero_shot = ZeroShotGrounder(profile.blocks, DEFAULTS) if profile.aligned else None
+        self.zero_shot = ZeroShotGrounder(profile.blocks, DEFAULTS)
         self._passages: dict[str, list[Passage]] = {}
+        self._choices: Mapping[str, tuple[float, float]] = {}
+        self._directions: Directions | None = None
+
+    def bent(self, choices: Mapping[str, tuple[float, float]], directions: Directions | None) -> Prober:
+        """This prober, asking with a memory of taught directions. choices: (strength, nearness) by family."""
+        other = copy(self)
+        other._choices, other._directions = choices, directions
+        return other
 
     def probe(self, example: Example, family: str, video: str, network: NetworkGrounder | None) -> Probe:
         if video not in self._passages:
@@ -63,11 +78,14 @@ class Prober:
         passages = self._passages[video]
         vectors = self.questions(example.text.replace("_", " "))
         kind = KINDS[family]
-        first = None
-        if self.zero_shot is not None and vectors.scene is not None and passages:
-            first = self.zero_shot.propose(vectors, kind, passages)
+        first, looked = None, vectors
+        if self._directions is not None and family in self._choices:
+            sought = self.questions.sought(example.text.replace("_", " "))
+            looked, _ = self._directions.bend(vectors, sought, *self._choices[family])
+        if looked.scene is not None and passages:
+            first = self.zero_shot.propose(looked, kind, passages)
         second = network.propose(vectors, kind, passages) if network is not None and passages else None
-        return Probe(example, family, passages, first, second)
+        return Probe(example, family, passages, first, second, vectors.scene is None and looked.scene is not None)
 
 
 def recalls(ranked: np.ndarray, windows: Sequence[tuple[float, float]], family: str) -> dict[str, float]:
@@ -107,7 +125,7 @@ def choose_weight(probes: Sequence[Probe], least: int = 5) -> tuple[float, str]:
     out. A gain within one standard error, or fewer than `least` examples, leaves the weight at 0: answers stay zero-shot.
     """
     probes = [p for p in probes if p.example.windows and p.network is not None]
-    if probes and all(p.zero_shot is None for p in probes):
+    if probes and all(p.zero_shot is None or p.known for p in probes):
         return 1.0, "this profile has no zero-shot answers: the network answers alone"
     return weigh(np.array([[goodness(p, w) for w in GRID] for p in probes]), GRID, least)
 

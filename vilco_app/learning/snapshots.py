@@ -3,6 +3,7 @@
 models/<id>/card.json           what it is: parent, stages, profile, strategy, fusion weights, losses, spans trained on
 models/<id>/model.safetensors   weights, prompt memory, categories
 models/<id>/buffer.safetensors  the strategy's state: replay buffer, anchors, masks
+models/<id>/directions.safetensors  what the taught questions looked like (`directions`)
 models/<id>/matrix.json         score matrix with the raw per-query hits
 models/<id>/probes.json         the held-out examples earlier stages are checked by
 models/<id>/pictures.safetensors  held-out picture examples as dense maps, where a vq stage was learnt
@@ -18,13 +19,18 @@ import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vilco_app.learning.types import Fusion, Matrix, ModelList, SnapshotInfo
 from vilco_app.stages.format import write_json
 from vilco_app.values import SCHEMA, VilcoError
 
+if TYPE_CHECKING:
+    from vilco_app.encoders.base import Blocks
+    from vilco_app.learning.directions import Directions
+
 BASE = "base"
+DIRECTIONS = "directions.safetensors"
 
 
 class Snapshots:
@@ -113,9 +119,11 @@ class Snapshots:
         matrix: Matrix,
         probes: list[dict[str, Any]],
         pictures: Sequence[Any] = (),
+        directions: Directions | None = None,
     ) -> str:
         """Write a new snapshot under a temporary name, then rename: it is there whole or not at all -> its id."""
         from vilco_app.learning.packing import save_state
+        from vilco_app.learning.teaching import save_directions
 
         snapshot = secrets.token_hex(6)
         draft = self.folder / f".{snapshot}.{os.getpid()}.tmp"
@@ -125,6 +133,8 @@ class Snapshots:
             save_state(strategy, draft / "buffer.safetensors")
             if pictures:
                 save_state([p.state_dict() for p in pictures], draft / "pictures.safetensors")
+            if directions is not None:
+                save_directions(directions, draft / DIRECTIONS)
             write_json(draft / "matrix.json", matrix.full_json())
             write_json(draft / "probes.json", probes)
             created = datetime.now(UTC).isoformat(timespec="microseconds")
@@ -163,6 +173,12 @@ class Snapshots:
         from vilco_app.learning.packing import load_state
 
         return [Sample.from_state(s) for s in load_state(path)]
+
+    def directions(self, snapshot: str, blocks: Blocks) -> Directions | None:
+        """The memory of taught directions; None where nothing was taught. Raises VilcoError when it is damaged."""
+        from vilco_app.learning.teaching import load_directions
+
+        return load_directions(self.path(snapshot) / DIRECTIONS, blocks)
 
     def change_card(self, snapshot: str, changes: Mapping[str, Any]) -> None:
         write_json(self.path(snapshot) / "card.json", {**self.card(snapshot), **changes})

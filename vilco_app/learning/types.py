@@ -25,6 +25,7 @@ class Fusion:
     """Weight of the network against the zero-shot answer per family, in [0, 1], and why (a sentence per family).
 
     doubts: by family, (slope, level) of `answering.calibrate.Doubt`, where taught absences may lower the confidence.
+    taught: by family, (strength, nearness) of `directions.Directions.bend`, where taught directions count.
     """
 
     nlq: float = 0.0
@@ -32,16 +33,21 @@ class Fusion:
     vq: float = 0.0
     reasons: dict[str, str] = field(default_factory=dict)
     doubts: dict[str, tuple[float, float]] = field(default_factory=dict)
+    taught: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         doubts = {k: list(v) for k, v in self.doubts.items()}
-        return {"nlq": self.nlq, "mq": self.mq, "vq": self.vq, "reasons": self.reasons, "doubts": doubts}
+        taught = {k: list(v) for k, v in self.taught.items()}
+        return {
+            "nlq": self.nlq, "mq": self.mq, "vq": self.vq, "reasons": self.reasons, "doubts": doubts, "taught": taught,
+        }  # fmt: skip
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Fusion:
         return Fusion(
             float(data.get("nlq", 0)), float(data.get("mq", 0)), float(data.get("vq", 0)), dict(data.get("reasons", {})),
             {k: (float(v[0]), float(v[1])) for k, v in data.get("doubts", {}).items()},
+            {k: (float(v[0]), float(v[1])) for k, v in data.get("taught", {}).items()},
         )  # fmt: skip
 
 

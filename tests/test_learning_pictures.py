@@ -25,7 +25,7 @@ from vilco_app.network.learner import ViLCoLearner
 from vilco_app.network.visual_maps import CHANNELS
 from vilco_app.pictures import visual_query
 from vilco_app.stages import Example
-from vilco_app.values import Moment, TimedBox, Track
+from vilco_app.values import Moment, TimedBox, Track, VilcoError
 
 CONFIG = NetworkConfig(5, 5, 1, width=16, heads=2, levels=4, stem_blocks=1, window=8, prompt_length=2)
 TAUGHT, ASKED = list(COLOURS)[:6], list(COLOURS)[6:]
@@ -82,6 +82,27 @@ def test_samples_are_what_the_finder_sees_with_its_own_mistakes_as_negatives(lib
             if abs(float(sight.passages[p].times[r]) - t) < 1e-6:
                 expected = sight.picture.maps(sight.maps[p, r])
                 assert maps[k].float().numpy() == pytest.approx(expected, abs=2e-2)
+
+
+def test_forgotten_footage_is_neither_looked_at_nor_asked_with(library: FilmLibrary) -> None:
+    from dataclasses import replace
+
+    resolved = resolve_stage(stage(TAUGHT[:2]), library, library.profile)
+    kept = library.all[VIDEO]
+    spans = ((20.0, 40.0), window("yellow"))
+    left = np.array([not any(a <= t <= b for a, b in spans) for t in kept.times])
+    library.all[VIDEO] = replace(
+        kept, forgotten=spans, times=kept.times[left], durations=kept.durations[left], globals=kept.globals[left],
+        group=kept.group[left],
+    )  # fmt: skip
+    try:
+        finder, (red, yellow) = finder_of(library, library.profile), resolved.stage.examples
+        times = picture_sample(red, resolved, 0, library, library.profile, finder).meta["times"]
+        with pytest.raises(VilcoError, match=r"example yellow: its picture .* forgotten"):
+            picture_sample(yellow, resolved, 0, library, library.profile, finder)
+    finally:
+        library.all[VIDEO] = kept
+    assert [t for t in times if t >= 20.0 or 6.0 <= t <= 9.0] == [] and any(10.0 < t < 20.0 for t in times)
 
 
 def test_an_untrained_head_changes_no_track_and_weight_0_never_asks_it(library: FilmLibrary) -> None:
@@ -173,7 +194,7 @@ def test_the_weight_of_pictures_follows_the_same_rule_as_that_of_words() -> None
 
 
 def test_corrections_of_pictures_say_why_they_are_not_learnt() -> None:
-    from vilco_app.values import Correction, VilcoError
+    from vilco_app.values import Correction
 
     only = [Correction("3", "visual:x", "picture", "visual", "v", ((1.0, 2.0),), "t")]
     with pytest.raises(VilcoError, match="neither the picture nor where"):

@@ -47,6 +47,10 @@ def picture_of(e: Example, resolved: Resolved, library: Any) -> np.ndarray:
     try:
         if e.query_frame is not None:
             video = resolved.videos[e.query_frame.video]
+            if any(a <= e.query_frame.time <= b for a, b in library.stored(video.id).forgotten):
+                raise VilcoError(
+                    "bad-stage", "its picture is a frame of footage that was forgotten.", "Ask with another frame."
+                )
             pixels, box = frames_of(library, video.id, [e.query_frame.time])[0], e.query_frame.box
         else:
             assert e.image is not None
@@ -108,11 +112,9 @@ def picture_sample(
     if own is not None and known:  # the picture's own frame: one box more
         known.append(TimedBox(own.time, own.box.x1, own.box.y1, own.box.x2, own.box.y2))
     labelled = [*e.windows, *([(own.time, own.time)] if own else [])]
-    others = spread_times(
-        labelled,
-        min(video.duration, e.before if e.before is not None else video.duration),
-        DEFAULTS.frames - len(known),
-    )
+    seen = [*labelled, *library.stored(video.id).forgotten]  # of neither is anything to be shown as "not the thing"
+    end = video.duration if e.before is None else min(video.duration, e.before)
+    others = spread_times(seen, end, DEFAULTS.frames - len(known))
     if sight is None or not (known or others):
         raise VilcoError(
             "bad-stage", f"example {e.id}: there is no frame to look at.", "Give a track, or longer footage."

@@ -1,9 +1,9 @@
 """Visual query head: correspondence maps of frames -> which cells show the thing, and whether the frame does.
 
-A handful of numbers on top of the zero-shot match, and untrained it is that match. A head with anchors and box regression
-over convolutions (as VQLoC, Jiang et al., NeurIPS 2023) has 50 000 and twenty examples cannot fix them: taught on one list of
-clips it found fewer boxes on another than the match it started from (docs/learning.md). Every rectangle of cells is an anchor
-here, scored by the sum of its cells' evidence (`answering.matching.densest`); the peak and the track come from the finder.
+A handful of numbers on top of the zero-shot match, and untrained it is that match. A head of convolutions with anchors and box
+regression (as VQLoC, Jiang et al., NeurIPS 2023) has 50 000, which twenty examples cannot fix: taught on one list of clips, it
+drew worse boxes on another than the match (IoU .35 against .52; docs/learning.md). Every rectangle of cells is an anchor here,
+scored by the sum of its cells' evidence (`answering.matching.densest`); peak and track come from the finder.
 """
 
 from __future__ import annotations

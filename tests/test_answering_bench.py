@@ -11,6 +11,7 @@ from tests.answering_fakes import FakeLibrary, make_stored
 from vilco_app.answering import Answerer
 from vilco_app.benchmarks import answers as bench
 from vilco_app.benchmarks.answers_baselines import FrameSimilarity, QueryBlind, ShotBoundaries
+from vilco_app.benchmarks.answers_calibration import Cases, fit, held_out
 from vilco_app.benchmarks.answers_distractors import given_files, part, segment_clips, varied
 from vilco_app.benchmarks.answers_haystack import (
     HEIGHT,
@@ -242,3 +243,22 @@ def test_the_bench_prints_the_hidden_lists_beside_the_open_ones(cases, monkeypat
     assert not [r for r in result["haystack_given"]["lists"] if r["family"] == "absent"]  # it may well be in there
     table = bench.format_table(result)
     assert "hidden (given)" in table and "1 h of footage of the day" in table
+
+
+def test_the_calibration_is_a_logistic_regression_with_both_labels_alike():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4000, 2)) * [1.0, 10.0]
+    odds = 1.5 * x[:, 0] - 0.1 * x[:, 1]
+    labels = (rng.random(4000) < 1 / (1 + np.exp(-odds))).astype(int)
+    assert fit(x, labels) == pytest.approx([1.5, -0.1, 0.0], abs=0.12)
+    rare = np.concatenate([np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)[:400]])
+    assert fit(x[rare], labels[rare]) == pytest.approx(
+        [1.5, -0.1, 0.0], abs=0.25
+    )  # a fifth of the ones: no other offset
+
+
+def test_a_clip_is_scored_by_the_others_alone():
+    x = np.array([[1.0], [0.9], [-1.0], [-0.9], [5.0], [5.1]])
+    labels = np.array([1, 1, 0, 0, 0, 0])  # clip c says the opposite of a and b
+    odds = held_out(Cases(x, labels, np.array(["a", "b", "a", "b", "c", "c"])), (0,))
+    assert (odds[4:] > 0).all()  # it had no say in its own score

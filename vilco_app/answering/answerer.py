@@ -13,7 +13,7 @@ from vilco_app.answering.correcting import apply_corrections, correct_tracks
 from vilco_app.answering.curve import Passage, Scale, library_scale, passages_of
 from vilco_app.answering.grounding import Grounded, Grounder, ZeroShotGrounder, fuse
 from vilco_app.answering.keys import make_key
-from vilco_app.answering.looks import Looks, distinct_windows, look_of
+from vilco_app.answering.looks import Looks, distinct_windows, looks_of
 from vilco_app.answering.matching import PictureJudge
 from vilco_app.answering.nulls import NULL_QUESTIONS, Levels
 from vilco_app.answering.options import DEFAULTS, Options
@@ -182,7 +182,7 @@ class Answerer:
         if scene is None:
             return around_hits(self.library, hits, self.options)
         mean = self.library.statistics("globals").mean.astype(np.float32)
-        return around_hits(self.library, hits, self.options, lambda rows: look_of(rows, mean, self.profile.blocks))
+        return around_hits(self.library, hits, self.options, lambda rows: looks_of(rows, mean, self.profile.blocks))
 
     def _words(
         self,

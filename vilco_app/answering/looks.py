@@ -18,14 +18,21 @@ from vilco_app.answering.windows import Windows, covered, overlaps
 from vilco_app.encoders.base import Blocks
 
 
-def look_of(rows: np.ndarray, mean: np.ndarray, blocks: Blocks) -> np.ndarray:
-    """rows [n, Dg] of one stretch -> its look [Dg], of unit length (zeros when it shows just the mean)."""
-    total = np.zeros(rows.shape[1], dtype=np.float32)
+def looks_of(rows: np.ndarray, mean: np.ndarray, blocks: Blocks) -> np.ndarray:
+    """rows [n, Dg] of samples -> the look of each [n, Dg], of unit length (zeros where it shows just the mean)."""
+    out = np.asarray(rows, dtype=np.float32) - mean
     for s in blocks.slices():
-        part = np.asarray(rows[:, s], dtype=np.float32) - mean[s]
-        part /= np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-6)
-        total[s] = part.mean(axis=0)
-    unit: np.ndarray = total / max(float(np.linalg.norm(total)), 1e-6)
+        out[:, s] /= np.maximum(np.linalg.norm(out[:, s], axis=1, keepdims=True), 1e-6)
+    return _unit(out)
+
+
+def look_of(rows: np.ndarray, mean: np.ndarray, blocks: Blocks) -> np.ndarray:
+    """rows [n, Dg] of one stretch -> its look [Dg], of unit length: the mean of its samples' looks."""
+    return _unit(looks_of(rows, mean, blocks).mean(axis=0))
+
+
+def _unit(x: np.ndarray) -> np.ndarray:
+    unit: np.ndarray = x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6)
     return unit
 
 

@@ -18,10 +18,11 @@ def around_hits(
     """Passages of about `passage_seconds` on each side of the best hits, merged where they meet, at most `passages` of them.
 
     hits: results of one question in several indexes; they take turns, since their scores are not comparable.
-    look: samples [n, Dg] -> what they look like [Dg], unit length. With it a hit that looks like the hit of a chosen
+    look: samples [n, Dg] -> what each looks like [n, Dg], unit length. With it a hit that looks like the hit of a chosen
     passage waits until all others had their turn: the same picture many times over does not fill the list.
     """
     spans: dict[str, list[tuple[float, float]]] = {}
+    looks = [_looks(library, h, look) for h in hits] if look is not None else []
     seen: list[np.ndarray] = []
     waiting: list[tuple[str, float]] = []
     count = 0
@@ -34,15 +35,14 @@ def around_hits(
             count += 1
 
     for rank in range(max((len(h.videos) for h in hits), default=0)):
-        for h in hits:
+        for k, h in enumerate(hits):
             if rank >= len(h.videos) or count >= options.passages:
                 continue
             video, time = h.videos[rank], float(h.times[rank])
             if any(a <= time <= b for a, b in spans.get(video, [])):
                 continue
-            if look is not None:
-                row = int(h.rows[rank])
-                here = look(library.stored(video).globals[row : row + 1])
+            if looks:
+                here = looks[k][rank]
                 if any(float(here @ s) > options.alike for s in seen):
                     waiting.append((video, time))
                     continue
@@ -56,6 +56,18 @@ def around_hits(
         for a, b in _merged(known):
             out += [cut for p in whole if (cut := _cut(p, a, b)) is not None]
     return out
+
+
+def _looks(library: LibraryView, hits: Hits, look: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """What every hit's sample looks like [K, Dg], read a recording at a time."""
+    owners = np.array(hits.videos)
+    parts = {v: np.flatnonzero(owners == v) for v in dict.fromkeys(hits.videos)}
+    rows = [np.asarray(library.stored(v).globals[hits.rows[of]], dtype=np.float32) for v, of in parts.items()]
+    if not rows:
+        return np.zeros((0, 0), dtype=np.float32)
+    found = np.concatenate(rows)
+    found[np.concatenate(list(parts.values()))] = look(found)
+    return found
 
 
 def _aligned(time: float, reach: float) -> tuple[float, float]:

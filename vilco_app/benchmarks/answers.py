@@ -200,14 +200,14 @@ def _gain(label: str, ours: Scores, theirs: Scores) -> dict[str, Any]:
 
 def format_table(result: dict[str, Any]) -> str:
     """The result of `answers` as a table a person reads."""
-    lines = [f"{'list':<14}{'asker':<18}{'family':<9}{'n':>4}  metrics"]
+    lines = [f"{'list':<14}{'asker':<23}{'family':<9}{'n':>4}  metrics"]
     rows = [dict(r, baseline="vilco") for r in result["lists"]] + result["baselines"]
     for key, label in STACKS.items():
         if key in result:
             rows += [dict(r, baseline=label) for r in result[key]["lists"]]
     for row in rows:
         metrics = "  ".join(f"{k} {v:.3g}" for k, v in row["metrics"].items())
-        lines.append(f"{row['name']:<14}{row['baseline']:<18}{row['family']:<9}{row['n']:>4}  {metrics}")
+        lines.append(f"{row['name']:<14}{row['baseline']:<23}{row['family']:<9}{row['n']:>4}  {metrics}")
     for gain in result["gain"]:
         metrics = "  ".join(f"{k} {m:+.3f} [{a:+.3f}, {b:+.3f}]" for k, (m, a, b) in gain["metrics"].items())
         lines.append(f"gain over {gain['baseline']} (text, all lists, paired bootstrap 95 %): {metrics}")

@@ -27,7 +27,7 @@ OPTIONS: dict[str, Options] = {
     "as shipped": DEFAULTS,
     "asking words kept": replace(DEFAULTS, strip_asking=False),
     "without regions": replace(DEFAULTS, region_weight=0.0),
-    "regions count double": replace(DEFAULTS, region_weight=1.0),
+    "regions count double": replace(DEFAULTS, region_weight=2.0),
     "not smoothed": replace(DEFAULTS, smooth=0.0),
     "smoothed over 2 s": replace(DEFAULTS, smooth=2.0),
     "length weight .15": replace(DEFAULTS, length_weight=0.15),

@@ -15,13 +15,23 @@ import torch
 from tests.learning_fakes import DIM, TEXT, TinyLibrary, TinyProfile, direction
 from vilco_app import learning
 from vilco_app.answering.answerer import Answerer
+from vilco_app.cli_print import learnt_text
 from vilco_app.encoders.base import Blocks, TextVectors
 from vilco_app.learning import presets, restoring
 from vilco_app.learning.active import serving
 from vilco_app.learning.directions import SHRINKAGE, Directions, Taught, discriminant, look, spread_of
 from vilco_app.learning.resolving import resolve_stage
 from vilco_app.learning.snapshots import DIRECTIONS, Snapshots
-from vilco_app.learning.teaching import CAREFUL, bounded, choose_strength, load_directions, save_directions, teach
+from vilco_app.learning.teaching import (
+    CAREFUL,
+    bounded,
+    choose_strength,
+    decide,
+    load_directions,
+    save_directions,
+    teach,
+)
+from vilco_app.learning.types import Fusion
 from vilco_app.network.config import NetworkConfig
 from vilco_app.values import Answer, MomentQuery, TextQuery, VilcoError
 
@@ -275,3 +285,15 @@ def test_answering_from_directions_needs_no_torch(tmp_path: Path) -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent).returncode == 0
+
+
+def test_learning_says_what_was_taught_does() -> None:
+    library = footage()
+    fusion = decide(
+        Fusion(), memory(library, lesson(library, tuple(library.contents))), "nlq", library, TinyProfile(True)
+    )
+    assert Fusion.from_json(fusion.to_json()) == fusion
+    report = {"seconds": 1.0, "train_seconds": 1.0, "stage": "s", "strategy": "naive", "snapshot": "x"}
+    assert "what was taught helps other questions (" in learnt_text({**report, "fusion": fusion.to_json()})
+    quiet = replace(fusion, taught={}, reasons={"nlq taught": "only 2"})
+    assert "does not change other questions (only 2)" in learnt_text({**report, "fusion": quiet.to_json()})

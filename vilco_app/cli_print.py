@@ -135,6 +135,10 @@ def learnt_text(data: dict[str, Any]) -> str:
         if doubt:
             used = "may lower" if family in data["fusion"].get("doubts", {}) else "do not lower"
             lines.append(f"  {plural}: taught absences {used} the confidence ({doubt})")
+        taught = data["fusion"].get("reasons", {}).get(f"{family} taught")
+        if taught:
+            used = "helps" if family in data["fusion"].get("taught", {}) else "does not change"
+            lines.append(f"  {plural}: what was taught {used} other questions ({taught})")
     return "\n".join(lines)
 
 

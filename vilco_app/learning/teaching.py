@@ -106,7 +106,7 @@ def choose_strength(
     if index > 0:
         return choices[int(index) - 1], why
     loss = table[:, 0] - table[:, 1 + choices.index(CAREFUL)]
-    if loss.mean() > loss.std(ddof=1) / np.sqrt(len(loss)):
+    if loss.mean() > loss.std(ddof=1) / np.sqrt(len(loss)) + 1e-9:  # one single loss is exactly one standard error
         return None, f"{why}; nearly the same words would cost {loss.mean():.3f}"
     return CAREFUL, f"{why}; only questions in nearly the same words are helped"
 

@@ -141,6 +141,28 @@ def test_a_reader_in_the_middle_of_a_question_survives_a_new_generation(tmp_path
     assert set(hits.videos) == {ids[1]}
 
 
+def test_a_question_sees_one_state_of_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = make(tmp_path / "home")
+    ids = fill(library, tmp_path, (60, 60))
+    asking = make(tmp_path / "home")
+    looks, real = [], asking.catalogue.version
+    monkeypatch.setattr(asking.catalogue, "version", lambda: looks.append(1) or real())
+    with asking.still():
+        assert len(asking.stored(ids[0])) == 120
+        first = len(looks)
+        library.correct("k", "q", "text", ids[1], [(1, 2)])
+        library.add(write_video(tmp_path / "9.mp4", 60, seed=9), TinyProfile())
+        with asking.still():
+            assert [v.id for v in asking.videos()] == ids and len(asking.stored(ids[1])) == 120
+        assert len(looks) == first
+    assert len(asking.videos()) == 3
+    with asking.still():
+        assert len(asking.videos()) == 3
+        library.remove(ids[0])
+        (hits,) = asking.search_globals(np.ones(DIM), 5)  # the segment it knew is gone, so it looks again
+        assert ids[0] not in hits.videos and len(asking.videos()) == 2
+
+
 @pytest.mark.parametrize("moment", [1, 2, 3])
 def test_a_segment_that_goes_while_it_is_being_opened_is_not_half_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int

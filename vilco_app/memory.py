@@ -178,12 +178,18 @@ class EpisodicMemory(Parts):
 
         What was asked is checked before the encoders are waited for, which can take half a minute.
         """
+
+        def once() -> Answer:
+            given = asked()
+            with self.library.still():  # one question, one state of the library
+                return answer(given)
+
         try:
-            found = answer(asked())
+            found = once()
         except VilcoError as error:
             if error.code != "no-such-video" or video is not None:
                 raise
-            found = answer(asked())
+            found = once()
         self.catalogue.remember(found)
         return found
 

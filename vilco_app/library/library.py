@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,10 @@ class Library:
             self._searcher = self._make_searcher()
 
     # Reading
+
+    def still(self) -> AbstractContextManager[None]:
+        """While inside, this thread sees the library as it is now, for as long as its files are there."""
+        return self._view.still()
 
     def videos(self) -> list[Video]:
         """All recordings, oldest first, with how far they are in this library's profile."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
@@ -186,16 +189,37 @@ class View:
         self._snapshot: Snapshot | None = None
         self._open: OrderedDict[tuple[object, ...], Joined] = OrderedDict()
         self._current: dict[str, Joined] = {}  # of the present snapshot
+        self._held = threading.local()  # of a thread inside `still`: wanted, and the snapshot it holds on to
 
     def snapshot(self) -> Snapshot:
+        held: Snapshot | None = getattr(self._held, "snapshot", None)
+        if held is not None:
+            return held
         with self._lock:
             if self._snapshot is None or self.catalogue.version() != self._snapshot.version:
                 self._snapshot = take_snapshot(self.catalogue, self.profile)
                 self._current = {}
-            return self._snapshot
+            now = self._snapshot
+        if getattr(self._held, "wanted", False):
+            self._held.snapshot = now
+        return now
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Inside, this thread sees the library as it was at its first look, while its files are there: a question over
+        100 recordings looks 500 times."""
+        if getattr(self._held, "wanted", False):
+            yield
+            return
+        self._held.wanted = True
+        try:
+            yield
+        finally:
+            self._held.wanted, self._held.snapshot = False, None
 
     def refresh(self) -> None:
         """Read the catalogue again at the next look."""
+        self._held.snapshot = None
         with self._lock:
             self._snapshot = None
 
@@ -220,8 +244,7 @@ class View:
                     raise
                 if attempt == 4:
                     raise lost(facts) from None
-                with self._lock:
-                    self._snapshot = None
+                self.refresh()
                 continue
             with self._lock:
                 self._open[key] = joined

@@ -57,7 +57,7 @@ def test_a_penalised_quadratic_settles_where_the_formula_says() -> None:
 def test_l2_weighs_every_stage_and_new_rows_are_free() -> None:
     learner = Linear(torch.ones(2, 3), "gaussian")
     samples = plain([1.0, 0.0, 0.0], targets=[[0.0, 0.0]])
-    strategy = make_strategy("l2")
+    strategy = make_strategy("l2", strength=1.0)
     for task in range(2):
         fit(learner, strategy, samples, Task(task), SGD)
     assert torch.equal(strategy.importance["weight"], torch.full((2, 3), 2.0))  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ from vilco_app.continual.weights import copy_of, outputs_of
 class Options:
     """Defaults of LwF."""
 
-    strength: float = 1.0  # the paper's lambda_o
+    strength: float = 1.0  # the paper's lambda_o, and best on the network of 1, 3, 10 (docs/continual.md)
     temperature: float = 2.0  # the paper's T, for categorical outputs
     gate: float = 0.3  # least old probability at a place for its score and boundary to be distilled
 

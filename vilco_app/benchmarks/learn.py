@@ -68,6 +68,7 @@ def forgetting(progress: Any = None, seeds: int = 3) -> list[Row]:
     rows.append(row("episodic: BwF", 100 * float(table.bwfs("episodic").mean()), "points", 5, "max"))
     for other in ("vilco", "reservoir"):
         mean, low, high = table.difference("episodic", other)
+        other = "fixed reservoir replay" if other == "reservoir" else other
         rows.append(row(f"episodic - {other}: R@1 difference", 100 * mean, "points"))
         rows.append(row(f"episodic - {other}: 90 % interval, low", 100 * low, "points"))
         rows.append(row(f"episodic - {other}: 90 % interval, high", 100 * high, "points"))
@@ -82,7 +83,7 @@ def sweep(progress: Any = None) -> list[Row]:
 
 
 def strategies(progress: Any = None) -> list[Row]:
-    """Every strategy of the design on fresh seeds (about twelve processor minutes)."""
+    """Every strategy of the design on fresh seeds (about a quarter of an hour of processor time)."""
     from vilco_app.benchmarks.strategies import strategies as run
 
     return run(progress)

@@ -27,6 +27,11 @@ class Bend:
     directions: Directions
     choices: dict[Kind, tuple[float, float]]
 
+    def __post_init__(self) -> None:
+        """What is known is worked out here (512 taught questions: 60 ms), not while the first question waits."""
+        for _, nearness in self.choices.values():
+            self.directions.level(nearness)
+
     def __call__(self, kind: Kind, vectors: TextVectors, sought: np.ndarray) -> tuple[TextVectors, dict[str, float]]:
         if kind not in self.choices:
             return vectors, {}

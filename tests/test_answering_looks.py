@@ -19,8 +19,9 @@ from vilco_app.answering.calibrate import (
     confidence,
 )  # fmt: skip
 from vilco_app.answering.grounding import peak_height
-from vilco_app.answering.looks import look_of
+from vilco_app.answering.looks import look_of, looks_of
 from vilco_app.answering.options import Options
+from vilco_app.answering.shortlist import around_hits
 from vilco_app.encoders.base import Blocks
 from vilco_app.values import TextQuery
 
@@ -53,36 +54,52 @@ def test_the_same_look_takes_one_place(exact):
     shelf = library()
     asked = TextQuery("thing 3")
     options = replace(MUCH, exact_samples=exact)
-    moments = Answerer(shelf, shelf.profile, options).text(asked, shelf.videos(), top=3).moments
+    moments = Answerer(shelf, shelf.profile, options).text(asked, shelf.videos(), top=2).moments
     strong = {m.video for m in moments if m.video != WEAK and m.start >= 29 and m.end <= 41}
     assert len(strong) == 1 and moments[0].video in strong  # the strong scene, once
     other = next(m for m in moments if m.video == WEAK)
     assert (other.start, other.end) == (pytest.approx(30, abs=1), pytest.approx(40, abs=1))
     repeats = Answerer(shelf, shelf.profile, replace(options, much_footage=1e6, alike=2.0))
-    assert WEAK not in {m.video for m in repeats.text(asked, shelf.videos(), top=3).moments}
+    assert WEAK not in {m.video for m in repeats.text(asked, shelf.videos(), top=2).moments}
 
 
-def test_repeats_come_back_when_nothing_else_is_left():
-    rows = np.concatenate([scene(5, 2.0, 4), scene(5, 2.0, 4)])  # nothing but the strong scene
+def test_repeats_keep_their_places_when_they_are_far_better():
+    shelf = library()
+    for repeat, alone in ((0.6, True), (0.9, False)):  # the weak scene has 3/4 of the strong one's score
+        answerer = Answerer(shelf, shelf.profile, replace(MUCH, repeat=repeat))
+        answer = answerer.text(TextQuery("thing 3"), shelf.videos(), top=2)
+        assert (WEAK in {m.video for m in answer.moments}) == alone
+    rows = np.concatenate([scene(5, 2.0, 4), scene(5, 2.0, 4)])  # nothing but one scene, three times
     shelf = FakeLibrary([make_stored(rows, video=v * 12) for v in "abc"])
-    answer = Answerer(shelf, shelf.profile, replace(MUCH, much_footage=1.0)).text(
-        TextQuery("thing 3"), shelf.videos(), top=3
-    )
-    assert len(answer.moments) == 3
+    answerer = Answerer(shelf, shelf.profile, replace(MUCH, much_footage=1.0))
+    assert len(answerer.text(TextQuery("thing 3"), shelf.videos(), top=3).moments) == 3
 
 
 def test_one_occasion_may_have_two_places():
-    rows = np.concatenate([scene(8, 0.0, 40), scene(5, 2.0), scene(8, 0.0, 40), scene(5, 1.9), scene(8, 0.0, 100)])
-    shelf = FakeLibrary([make_stored(rows)])
+    rows = [scene(8, 0.0, 40), scene(5, 2.0), scene(8, 0.0, 40), scene(5, 1.9), scene(8, 0.0, 40), scene(7, 1.6)]
+    shelf = FakeLibrary([make_stored(np.concatenate([*rows, scene(8, 0.0, 100)]))])
 
     def starts(occasion):
         options = replace(MUCH, occasion=occasion)
         moments = Answerer(shelf, shelf.profile, options).text(TextQuery("thing 3"), shelf.videos(), top=2).moments
         return sorted(m.start for m in moments)
 
-    near = starts(60.0)
-    assert near[0] == pytest.approx(20, abs=1) and near[1] == pytest.approx(50, abs=1)
-    assert not any(abs(s - 50) <= 1 for s in starts(5.0))  # now 20 s apart is another occasion of the same look
+    assert starts(60.0) == [pytest.approx(20, abs=1), pytest.approx(50, abs=1)]  # both views of the better look
+    assert starts(5.0) == [pytest.approx(20, abs=1), pytest.approx(80, abs=1)]  # now they are two occasions
+
+
+def test_the_shortlist_has_several_looks_and_some_of_what_recurs():
+    shelf = library()
+    mean = shelf.statistics("globals").mean
+    hits = shelf.search_globals(shelf.profile.text("thing 3").scene[None], 100)
+    options = replace(MUCH, passages=2, again_passages=1, passage_seconds=10.0)
+
+    def videos(look):
+        return [p.stored.video.id for p in around_hits(shelf, hits, options, look)]
+
+    assert WEAK not in videos(None) and len(videos(None)) == 2  # the four recordings of the strong scene come first
+    found = videos(lambda rows: looks_of(rows, mean, shelf.profile.blocks))
+    assert WEAK in found and len(found) == 3  # the strong scene, the weak one, and the strong one again
 
 
 def test_a_look_is_what_differs_from_the_mean_whatever_a_block_measures():

@@ -1,9 +1,9 @@
-"""One place per look: the same picture again, elsewhere or later, does not take a second place in a list of answers.
+"""One place per look: the same picture again, elsewhere or later, takes a second place only where it is far better.
 
 What a stretch looks like is the mean of its samples' whole-frame vectors, each block centred on the library's mean and of
 unit length (as in the segmentation), so the measure asks nothing of the question. Of windows that look alike the best one
-keeps the place; the others come back only when nothing else is left (compare maximal marginal relevance, Carbonell &
-Goldstein 1998, with a threshold instead of a trade-off).
+has its place; the others count less, so that something else comes first unless they are far better: what recurs, such as
+washing up in one kitchen, is still listed (compare maximal marginal relevance, Carbonell & Goldstein 1998).
 """
 
 from __future__ import annotations
@@ -58,32 +58,34 @@ class Looks:
 
 
 def distinct_windows(windows: Windows, top: int, looks: Looks) -> list[int]:
-    """Indices of the `top` best windows over much footage, best first, one place per look.
+    """Indices of the `top` best windows over much footage, best first, seldom two of one look.
 
     All are ranked by `scores`: how a window stands out of its own surroundings (`apart`) says little between recordings.
     Soft-NMS as in `best_windows`, but by the share of the shorter window: with so much to show, a part of what is chosen
-    says nothing new. A window that looks like a chosen one of another occasion is put behind all others.
+    says nothing new. A window that looks like a chosen one of another occasion counts `repeat` of its score, once for each.
     """
     options = looks.options
     pool = np.argsort(-windows.scores, kind="stable")[: options.look_pool]
     few = Windows(windows.starts[pool], windows.ends[pool], windows.scores[pool], windows.passage[pool])
     left = few.scores.astype(np.float64) - min(0.0, float(few.scores.min(initial=0.0)))  # decay must lower, not raise
+    met = np.zeros(len(left), dtype=np.int64)  # places its look had when a window was last compared
     chosen: list[int] = []
-    again: list[int] = []
     seen: list[np.ndarray] = []
     while len(chosen) < min(top, len(left)):
         i = int(np.argmax(left))
         if left[i] == -np.inf:
             break
         look = looks.of(few, i)
-        if any(
+        times = sum(
             not looks.near(few, i, j) and float(look @ s) > options.alike for j, s in zip(chosen, seen, strict=True)
-        ):
-            again.append(i)
-            left[overlaps(few, i) > options.overlap] = -np.inf  # the same stretch by other edges
+        )
+        if times > met[i]:
+            same = (overlaps(few, i) > options.overlap) & (met < times)  # the same stretch by other edges
+            left[same] *= options.repeat ** (times - met[same])
+            met[same] = times
             continue
         chosen.append(i)
         seen.append(look)
         left *= np.exp(-(covered(few, i) ** 2) / options.overlap)
         left[overlaps(few, i) > 0.95] = -np.inf  # the same window under another name
-    return [int(pool[i]) for i in chosen + again[: top - len(chosen)]]
+    return [int(pool[i]) for i in chosen]

@@ -28,12 +28,14 @@ class Options:
     # --- much footage: one place per look (docs/answers.md, "Hidden in two hours of other things")
     much_footage: float = 1800.0  # seconds searched from which places are ranked between scenes, not within one
     alike: float = 0.7  # cosine of two windows' looks; different scenes reach .65 (90 %), a photo panned over again .8
+    repeat: float = 0.6  # of its score counts a look shown before, per time; anything up to .7 does alike
     occasion: float = 120.0  # seconds; closer windows of a recording show one occasion and may both have a place
     look_pool: int = 1_000  # best windows compared by look, which bounds the time an answer takes
     # --- shortlist
     exact_samples: int = 8_000  # about 1 h at 2 fps: all scored, in 50 ms; above, FAISS chooses passages
     hits: int = 200  # nearest vectors asked of each index
     passages: int = 8  # passages grounded exactly; answers ask for 5
+    again_passages: int = 3  # more of them for looks seen before: what recurs is found each time
     passage_seconds: float = 30.0  # at least this much around a hit; 90 % of Ego4D NLQ windows are under 25 s
     null_questions: int = 24  # unrelated questions that set the level a real one has to beat; once per footage
     null_questions_shortlisted: int = 6  # above exact_samples, where each costs a search

@@ -15,39 +15,40 @@ from vilco_app.library.types import Hits, LibraryView
 def around_hits(
     library: LibraryView, hits: Sequence[Hits], options: Options, look: Callable[[np.ndarray], np.ndarray] | None = None
 ) -> list[Passage]:
-    """Passages of about `passage_seconds` on each side of the best hits, merged where they meet, at most `passages` of them.
+    """Passages of about `passage_seconds` on each side of the best hits, merged where they meet, `passages` of them.
 
     hits: results of one question in several indexes; they take turns, since their scores are not comparable.
-    look: samples [n, Dg] -> what each looks like [n, Dg], unit length. With it a hit that looks like the hit of a chosen
-    passage waits until all others had their turn: the same picture many times over does not fill the list.
+    look: samples [n, Dg] -> what each looks like [n, Dg], unit length. With it they are of as many looks, so that the
+    same picture many times over does not fill the list; `again_passages` more go by rank, so that what recurs is in it.
     """
     spans: dict[str, list[tuple[float, float]]] = {}
     looks = [_looks(library, h, look) for h in hits] if look is not None else []
     seen: list[np.ndarray] = []
     waiting: list[tuple[str, float]] = []
-    count = 0
+    count, limit = 0, options.passages
 
     def take(video: str, time: float) -> None:
         nonlocal count
         known = spans.setdefault(video, [])
-        if count < options.passages and not any(a <= time <= b for a, b in known):
+        if count < limit and not any(a <= time <= b for a, b in known):
             known.append(_aligned(time, options.passage_seconds))
             count += 1
 
     for rank in range(max((len(h.videos) for h in hits), default=0)):
         for k, h in enumerate(hits):
-            if rank >= len(h.videos) or count >= options.passages:
+            if rank >= len(h.videos) or (count >= limit and not looks):
                 continue
             video, time = h.videos[rank], float(h.times[rank])
             if any(a <= time <= b for a, b in spans.get(video, [])):
                 continue
             if looks:
                 here = looks[k][rank]
-                if any(float(here @ s) > options.alike for s in seen):
+                if count >= limit or any(float(here @ s) > options.alike for s in seen):
                     waiting.append((video, time))
                     continue
                 seen.append(here)
             take(video, time)
+    limit += options.again_passages
     for video, time in waiting:
         take(video, time)
     out: list[Passage] = []

@@ -107,6 +107,8 @@ def test_forgotten_footage_is_neither_looked_at_nor_asked_with(library: FilmLibr
 
 def test_an_untrained_head_changes_no_track_and_weight_0_never_asks_it(library: FilmLibrary) -> None:
     class Never:
+        frames = boxes = 0.0
+
         def judge(self, maps: Any) -> Any:
             raise AssertionError("asked")
 
@@ -114,10 +116,10 @@ def test_an_untrained_head_changes_no_track_and_weight_0_never_asks_it(library: 
     finder, e = finder_of(library, library.profile), resolved.stage.examples[0]
     sight = looked(e, VIDEO, picture_of(e, resolved, library), finder)
     plain = finder.found(sight, 5)
-    assert finder.found(sight, 5, Never(), 0.0) == plain
+    assert finder.found(sight, 5, Never()) == plain
     assert plain.tracks[0].moment.source == "zero-shot"
-    for weight, source in ((0.5, "fused"), (1.0, "vilco")):
-        found = finder.found(sight, 5, HeadJudge(ViLCoLearner(CONFIG)), weight)
+    for frames, boxes, source in ((0.5, 0.0, "fused"), (0.0, 1.0, "fused"), (1.0, 1.0, "vilco")):
+        found = finder.found(sight, 5, HeadJudge(ViLCoLearner(CONFIG), frames, boxes))
         assert found.confidence == plain.confidence
         assert [(t.moment.start, t.moment.end) for t in found.tracks] == [
             (t.moment.start, t.moment.end) for t in plain.tracks
@@ -138,12 +140,11 @@ def test_what_was_taught_is_weighed_on_the_path_of_answers_and_then_answers(
     tmp_path: Path, library: FilmLibrary
 ) -> None:
     made = learning.learn(tmp_path, library, library.profile, stage(TAUGHT))
-    assert made.fusion.vq > 0 and "leave-one-out over 6" in made.fusion.reasons["vq"]
+    assert made.fusion.vq_boxes > 0 and "leave-one-out over 6" in made.fusion.reasons["vq boxes"]
     serving = learning.serving(tmp_path, library.profile)
     assert serving.network is None and serving.judge is not None
-    trained = Answerer(
-        library, library.profile, weights=serving.weights, judge=serving.judge, snapshot=serving.snapshot
-    )
+    assert (serving.judge.frames, serving.judge.boxes) == (made.fusion.vq, made.fusion.vq_boxes)
+    trained = Answerer(library, library.profile, judge=serving.judge, snapshot=serving.snapshot)
     for name in ASKED:  # things it never saw
         answer, right = asked(library, name, trained)
         _, before = asked(library, name, Answerer(library, library.profile))
@@ -161,7 +162,7 @@ def test_few_pictures_change_nothing_and_held_out_ones_are_kept_for_later(tmp_pa
     few = stage([])
     few["examples"] = [example("red"), example("green"), example("blue", "heldout")]
     made = learning.learn(tmp_path, library, library.profile, few)
-    assert made.fusion.vq == 0 and "only 3 labelled examples" in made.fusion.reasons["vq"]
+    assert made.fusion.vq == made.fusion.vq_boxes == 0 and "only 3 labelled examples" in made.fusion.reasons["vq"]
     assert learning.serving(tmp_path, library.profile).judge is None
     from vilco_app.learning.snapshots import Snapshots
 

@@ -44,7 +44,7 @@ class Answerer:
 
     network: a second grounder (the ViLCo network) and its weight in [0, 1] per query kind; None: zero-shot only.
     doubts: how that network lowers the confidence, for the kinds it was taught to say "not in here" of. judge: its picture
-    head, which counts by the weight of "visual". bend: what was taught of questions, for those it knows.
+    head, which knows how much it counts. bend: what was taught of questions, for those it knows.
     """
 
     def __init__(
@@ -62,8 +62,7 @@ class Answerer:
         self.library, self.profile, self.options, self.snapshot = library, profile, options, snapshot
         self.network, self.weights, self.doubts = network, dict(weights or {}), dict(doubts or {})
         self.zero_shot = ZeroShotGrounder(profile.blocks, options)
-        seen = self.weights.get("visual", 0.0)
-        self.finder = PictureFinder(library, profile, options, self.zero_shot, judge, seen)
+        self.finder = PictureFinder(library, profile, options, self.zero_shot, judge)
         self.questions = Questions(profile, options)
         self.bend = bend
         self._levels = Levels(self._unrelated, options.cached_questions)

@@ -56,7 +56,13 @@ class Verdict:
 
 
 class PictureJudge(Protocol):
-    """A trained picture head. maps: correspondence maps [h, w, CHANNELS] of frames (network.visual_maps)."""
+    """A trained picture head. maps: correspondence maps [h, w, CHANNELS] of frames (network.visual_maps).
+
+    frames, boxes: how much it counts beside the match, in [0, 1], in which frames show the thing and in where they do.
+    """
+
+    frames: float
+    boxes: float
 
     def judge(self, maps: Sequence[np.ndarray]) -> list[Verdict]: ...
 
@@ -120,14 +126,17 @@ def match(maps: np.ndarray, picture: Sequence[np.ndarray], aspect: float, mean: 
     return [matched(asked.heat(cells)[1], aspect) for cells in maps]
 
 
-def matched(heat: np.ndarray, aspect: float, verdict: Verdict | None = None, weight: float = 0.0) -> Match:
-    """heat [h, w] of a frame -> its best place; with a verdict (1 - weight) x zero-shot + weight x trained, both in the score
-    and, cell by cell, in what the box is drawn by. weight 0: the zero-shot match as it is."""
+def matched(
+    heat: np.ndarray, aspect: float, verdict: Verdict | None = None, frames: float = 0.0, boxes: float = 0.0
+) -> Match:
+    """heat [h, w] of a frame -> its best place; with a verdict (1 - w) x zero-shot + w x trained, in the score with w = frames
+    and, cell by cell, in what the box is drawn by with w = boxes. Both 0: the zero-shot match as it is."""
     cosine = float(heat.max())
-    if verdict is None or weight <= 0:
+    if verdict is None:
         return Match(cosine, best_box(heat, aspect))
-    evidence = (1 - weight) * standing(heat) + weight * verdict.cells
-    return Match((1 - weight) * cosine + weight * verdict.score, densest(evidence, aspect), cosine)
+    evidence = (1 - boxes) * standing(heat) + boxes * verdict.cells
+    box = densest(evidence, aspect) if boxes > 0 else best_box(heat, aspect)
+    return Match((1 - frames) * cosine + frames * verdict.score, box, cosine)
 
 
 def mean_cell(maps: np.ndarray) -> np.ndarray:
@@ -175,16 +184,16 @@ class Sight:
     heats: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
     verdicts: dict[tuple[int, int], Verdict] = field(default_factory=dict)
 
-    def matches(
-        self, keys: Sequence[tuple[int, int]], judge: PictureJudge | None, weight: float
-    ) -> dict[tuple[int, int], Match]:
-        """The best place in each of the frames at a weight of the judge. Verdicts are kept: one judge per sight."""
+    def matches(self, keys: Sequence[tuple[int, int]], judge: PictureJudge | None) -> dict[tuple[int, int], Match]:
+        """The best place in each of the frames as weighed with the judge's. Verdicts are kept: one judge per sight."""
         assert self.picture is not None
         for k in keys:
             if k not in self.heats:
                 self.heats[k] = self.picture.heat(self.maps[k])[1]
-        if judge is not None and weight > 0:
-            new = [k for k in keys if k not in self.verdicts]
-            found = judge.judge([self.picture.maps(self.maps[k]) for k in new]) if new else []
-            self.verdicts.update(zip(new, found, strict=True))
-        return {k: matched(self.heats[k], self.picture.aspect, self.verdicts.get(k), weight) for k in keys}
+        if judge is None or max(judge.frames, judge.boxes) <= 0:
+            return {k: matched(self.heats[k], self.picture.aspect) for k in keys}
+        new = [k for k in keys if k not in self.verdicts]
+        found = judge.judge([self.picture.maps(self.maps[k]) for k in new]) if new else []
+        self.verdicts.update(zip(new, found, strict=True))
+        aspect = self.picture.aspect
+        return {k: matched(self.heats[k], aspect, self.verdicts.get(k), judge.frames, judge.boxes) for k in keys}

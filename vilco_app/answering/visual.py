@@ -48,15 +48,15 @@ class Found:
 class PictureFinder:
     """Finds the thing in a picture in passages of footage. grounder: shared with words, keeps segmentations.
 
-    judge, weight: a trained head and how much it counts, in [0, 1]; None or 0: zero-shot.
+    judge: a trained head that knows how much it counts; None: zero-shot.
     """
 
     def __init__(
         self, library: LibraryView, profile: Profile, options: Options, grounder: ZeroShotGrounder,
-        judge: PictureJudge | None = None, weight: float = 0.0,
+        judge: PictureJudge | None = None,
     ) -> None:  # fmt: skip
         self.library, self.profile, self.options, self.grounder = library, profile, options, grounder
-        self.judge, self.weight = judge, weight if judge is not None else 0.0
+        self.judge = judge
 
     def region_query(self, image: np.ndarray) -> np.ndarray:
         """The picture's region vector minus the library's mean region [Dr]: what it has that not every region has."""
@@ -72,7 +72,7 @@ class PictureFinder:
 
     def find(self, image: np.ndarray, direction: np.ndarray, passages: Sequence[Passage], top: int) -> Found:
         """image [H, W, 3] uint8; direction: `region_query` of it."""
-        return self.found(self.look(image, direction, passages), top, self.judge, self.weight)
+        return self.found(self.look(image, direction, passages), top, self.judge)
 
     def look(self, image: np.ndarray, direction: np.ndarray, passages: Sequence[Passage]) -> Sight:
         """Choose frames by their regions and decode them."""
@@ -90,19 +90,20 @@ class PictureFinder:
             sight.picture = picture_of(cells, image.shape[1] / image.shape[0], common)
         return sight
 
-    def found(self, sight: Sight, top: int, judge: PictureJudge | None = None, weight: float = 0.0) -> Found:
+    def found(self, sight: Sight, top: int, judge: PictureJudge | None = None) -> Found:
         """Tracks on what `look` saw; frames that the tracks need beside are decoded into the sight."""
         passages, curves = sight.passages, sight.curves
         if sight.picture is None:  # the files are gone; what was indexed can still be asked
             guesses = self._unseen(passages, curves, sight.direction, top)
             return Found(tuple(guesses), UNSEEN if guesses else 0.0, curves)
-        seen = sight.matches(sight.first, judge, weight)
+        seen = sight.matches(sight.first, judge)
         background = float(np.median([m.score for m in seen.values()]))
         appearances = self._appearances(passages, curves, seen)[: max(top, 1)]
         more = self._more_frames(passages, appearances, set(seen))
         sight.maps |= self._decode(passages, [k for k in more if k not in sight.maps])
-        seen |= sight.matches([k for k in more if k in sight.maps], judge, weight)
-        source: Source = "zero-shot" if judge is None or weight <= 0 else "fused" if weight < 1 else "vilco"
+        seen |= sight.matches([k for k in more if k in sight.maps], judge)
+        shares = (judge.frames, judge.boxes) if judge is not None else (0.0, 0.0)
+        source: Source = "zero-shot" if max(shares) <= 0 else "fused" if min(shares) < 1 else "vilco"
         tracks, sure = [], []
         for a in appearances:
             inside = {r: m for (p, r), m in seen.items() if p == a.passage and a.first <= r < a.last}

@@ -20,7 +20,7 @@ from vilco_app.evaluation.retrieval import paired_bootstrap
 from vilco_app.values import Box, VilcoError
 
 LEAST = 5  # visual queries of a list: fewer choose no weight
-FORCED = (0.5, 1.0)  # weights tried against the chosen one's will
+FORCED = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))  # weights in frames and in boxes, tried against the chosen ones' will
 CROPS = (0.0, -0.04, 0.04)  # of the box's sides, cut off or added: a pixel more or less can turn a borderline answer
 MEASURES = (
     ("right occurrence first", "%"),
@@ -36,10 +36,10 @@ class Asked:
 
     before: list[tuple[float, ...]] = field(default_factory=list)
     after: list[tuple[float, ...]] = field(default_factory=list)
-    forced: dict[float, list[tuple[float, ...]]] = field(default_factory=lambda: {w: [] for w in FORCED})
+    forced: dict[tuple[float, float], list[tuple[float, ...]]] = field(default_factory=lambda: {w: [] for w in FORCED})
     own: list[tuple[float, ...]] = field(default_factory=list)  # the taught pictures themselves, before
     own_forced: list[tuple[float, ...]] = field(default_factory=list)  # and at the first forced weight
-    weights: list[float] = field(default_factory=list)
+    weights: list[tuple[float, float]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)  # processor seconds of each learning
     checks: list[float] = field(default_factory=list)
 
@@ -96,16 +96,17 @@ def _one(memory: Any, models: Path, folder: Path, teach: tuple[str, Any], ask: t
     report = learn_stage(models, memory.library, memory.profile, stage_of(teach[0], video, teach[1]))
     asked.seconds.append(time.process_time() - spent)
     asked.checks.append(report.evaluate_seconds)
-    asked.weights.append(report.fusion.vq)
+    chosen = (report.fusion.vq, report.fusion.vq_boxes)
+    asked.weights.append(chosen)
     judge = HeadJudge(load_viewed(Snapshots(models), report.snapshot, memory.profile))
-    weights = (0.0, report.fusion.vq, *FORCED)
+    weights = ((0.0, 0.0), chosen, *FORCED)
     for results in _ask(memory, stage_of(ask[0], other, ask[1]), ask[1], judge, weights):
         asked.before.append(results[0])
         asked.after.append(results[1])
         for w, result in zip(FORCED, results[2:], strict=True):
             asked.forced[w].append(result)
     for before, forced in _ask(
-        memory, stage_of(teach[0], video, teach[1]), teach[1], judge, (0.0, FORCED[0]), CROPS[:1]
+        memory, stage_of(teach[0], video, teach[1]), teach[1], judge, ((0.0, 0.0), FORCED[0]), CROPS[:1]
     ):
         asked.own.append(before)
         asked.own_forced.append(forced)
@@ -116,7 +117,7 @@ def _ask(
     stage: dict[str, Any],
     data: dict[str, Any],
     judge: Any,
-    weights: tuple[float, ...],
+    weights: tuple[tuple[float, float], ...],
     crops: tuple[float, ...] = CROPS,
 ) -> list[list[tuple[float, ...]]]:
     """MEASURES of every visual query of a list at each weight, through the finder answers come from; means over the crops."""
@@ -131,7 +132,7 @@ def _ask(
             assert e.query_frame is not None
             asked = replace(e, query_frame=replace(e.query_frame, box=_grown(e.query_frame.box, grown)))
             sight = looked(e, resolved.video(e).id, picture_of(asked, resolved, memory.library), finder)
-            tries.append([_measured(finder.found(sight, 5, judge, w), e, q) for w in weights])
+            tries.append([_measured(finder.found(sight, 5, judge.at(*w)), e, q) for w in weights])
         out.append([tuple(float(v) for v in np.mean([t[k] for t in tries], axis=0)) for k in range(len(weights))])
     return out
 
@@ -153,13 +154,16 @@ def _rows(asked: Asked, runs: int) -> list[dict[str, Any]]:
     rows = [
         _row("trainings on the pictures of one list", float(runs), ""),
         _row("pictures asked over the other lists", float(len(before)), ""),
-        _row("weight chosen for the head: least", min(asked.weights), ""),
-        _row("weight chosen for the head: most", max(asked.weights), ""),
+        _row("weight chosen for the head, in the frames: mean", float(np.mean([f for f, _ in asked.weights])), ""),
+        _row("weight chosen for the head, in the boxes: mean", float(np.mean([b for _, b in asked.weights])), ""),
         _row("learning, one thread or more: processor time, most", max(asked.seconds), "s", 60, "max"),
         _row("  of which checks: wall clock, most", max(asked.checks), "s"),
     ]
     rows += [_row(f"before: {m}", 100 * float(before[:, k].mean()), unit) for k, (m, unit) in enumerate(MEASURES)]
-    named = [("after", asked.after), *((f"head forced to {w:g}", v) for w, v in asked.forced.items())]
+    named = [
+        ("after", asked.after),
+        *((f"head forced to {f:g} in frames, {b:g} in boxes", v) for (f, b), v in asked.forced.items()),
+    ]
     for name, results in named:
         values = np.array(results)
         for k, (measure, unit) in enumerate(MEASURES):
@@ -173,7 +177,7 @@ def _rows(asked: Asked, runs: int) -> list[dict[str, Any]]:
     own, forced = np.array(asked.own), np.array(asked.own_forced)
     for k, (measure, unit) in enumerate(MEASURES[2:], 2):
         rows.append(_row(f"the taught pictures themselves, before: {measure}", 100 * float(own[:, k].mean()), unit))
-        rows.append(_row(f"the same, head at {FORCED[0]:g}", 100 * float(forced[:, k].mean()), unit))
+        rows.append(_row("the same, the head alone in the frames", 100 * float(forced[:, k].mean()), unit))
     return rows
 
 

@@ -74,7 +74,8 @@ def serving(home: Path, profile: Any) -> Serving:
         directions = snapshots.directions(active, profile.blocks)
         if directions is not None and len(directions):
             bend = Bend(directions, {kinds[family]: choice for family, choice in fusion.taught.items()})
-    if not trained or not (words or fusion.vq > 0):
+    pictures = max(fusion.vq, fusion.vq_boxes) > 0
+    if not trained or not (words or pictures):
         return Serving(None, {}, active, bend=bend)
     from vilco_app.learning.grounder import NetworkGrounder
     from vilco_app.learning.picture_judge import HeadJudge
@@ -82,4 +83,6 @@ def serving(home: Path, profile: Any) -> Serving:
 
     learner = load_viewed(snapshots, active, profile)
     network = NetworkGrounder(learner, profile.blocks) if words else None
-    return Serving(network, weights, active, doubts, HeadJudge(learner) if fusion.vq > 0 else None, bend)
+    return Serving(
+        network, weights, active, doubts, HeadJudge(learner, fusion.vq, fusion.vq_boxes) if pictures else None, bend
+    )

@@ -55,11 +55,11 @@ def _score(
     if stage.family == "vq":
         from vilco_app.learning.picture_scores import score_pictures
 
-        if network is None or fusion.vq <= 0:
+        if network is None or max(fusion.vq, fusion.vq_boxes) <= 0:
             return score_pictures(resolved, library, profile)
         from vilco_app.learning.picture_judge import HeadJudge
 
-        return score_pictures(resolved, library, profile, HeadJudge(network.learner), fusion.vq)
+        return score_pictures(resolved, library, profile, HeadJudge(network.learner, fusion.vq, fusion.vq_boxes))
     examples = stage.part("heldout") or stage.examples
     weight = getattr(fusion, stage.family) if network is not None else 0.0
     rows, predictions, negatives = [], {}, 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,19 @@ from vilco_app.network.visual_maps import EVEN
 class HeadJudge:
     """Implements answering.matching.PictureJudge with a learner's picture head.
 
-    A frame's logit is brought to the scale of the cosines, so that an untrained head says what the zero-shot match says.
+    A frame's logit is brought to the scale of the cosines, so that an untrained head says what the zero-shot match says. frames, boxes: how
+    much it counts (PictureJudge).
     """
 
-    def __init__(self, learner: Any) -> None:
+    def __init__(self, learner: Any, frames: float = 0.0, boxes: float = 0.0) -> None:
+        self.frames, self.boxes = frames, boxes
         self.head, self.device = learner.net.visual, learner.device
+
+    def at(self, frames: float, boxes: float) -> HeadJudge:
+        """The same head, counting so much."""
+        other = copy(self)
+        other.frames, other.boxes = frames, boxes
+        return other
 
     def judge(self, maps: Sequence[np.ndarray]) -> list[Verdict]:
         out: list[Verdict | None] = [None] * len(maps)

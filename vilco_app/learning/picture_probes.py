@@ -17,18 +17,22 @@ from vilco_app.evaluation.retrieval import temporal_iou
 from vilco_app.evaluation.visual import box_iou, nearest_box
 from vilco_app.learning.pictures import DEFAULTS, finder_of, looked, picture_of
 from vilco_app.learning.resolving import Resolved
-from vilco_app.learning.scoring import GRID, TOP, weigh
+from vilco_app.learning.scoring import TOP, weigh
 from vilco_app.stages import Example, load_stage
 from vilco_app.values import VilcoError
 
 if TYPE_CHECKING:
-    from vilco_app.answering.matching import PictureJudge
     from vilco_app.answering.visual import Found
+    from vilco_app.learning.picture_judge import HeadJudge
     from vilco_app.learning.presets import Preset
     from vilco_app.learning.restoring import Restored
     from vilco_app.learning.types import Fusion
 
-WEIGHTS = GRID[::2]  # each costs a tenth of a second a probe: drawing boxes on some thirty frames
+WEIGHTS = (
+    0.0,
+    0.5,
+    1.0,
+)  # in the frames and in the boxes: every pair costs a tenth of a second a probe, on some thirty frames
 NEAR = 1.0  # seconds between a labelled box and the one held against it
 
 
@@ -38,20 +42,21 @@ class PictureProbe:
 
     example: Example
     resolved: Resolved
-    judge: PictureJudge
+    judge: HeadJudge
 
 
 def fuse_pictures(
     fusion: Fusion, start: Restored, table: Sequence[dict[str, Any]], resolved: Resolved, samples: list[Any], library: Any,
     profile: Any, preset: Preset,
 ) -> Fusion:  # fmt: skip
-    """The fusion with the weight of pictures chosen: from held-out examples of all stages and, while those are fewer than
-    DEFAULTS.probes, examples of a new picture stage through heads trained without them.
+    """The fusion with the weights of pictures chosen, in the frames (vq) and in the boxes (vq_boxes): from held-out examples of
+    all stages and, while those are fewer than DEFAULTS.probes, examples of a new picture stage through heads trained without.
 
-    table: the held-out examples as snapshots keep them. A stage of words changes the weight only where there was one.
+    table: the held-out examples as snapshots keep them. A stage of words changes the weights only where there were some.
     """
+    fusion = replace(fusion, vq_boxes=start.fusion.vq_boxes)
     mine = resolved.stage.family == "vq"
-    if not mine and fusion.vq <= 0:
+    if not mine and max(fusion.vq, fusion.vq_boxes) <= 0:
         return fusion
     from vilco_app.learning.picture_judge import HeadJudge
 
@@ -61,11 +66,14 @@ def fuse_pictures(
     scored = goodness_table(probes, library, profile)
     if not mine and len(scored) < 5:
         return fusion  # too few to judge by anew: the head was last weighed by the folds of its own stage
-    weight, reason = weigh(scored, WEIGHTS)
-    return replace(fusion, vq=weight, reasons={**fusion.reasons, "vq": reason})
+    frames, why = weigh(scored[:, :, 0], WEIGHTS)
+    boxes, and_why = weigh(scored[:, WEIGHTS.index(frames)], WEIGHTS)  # against what the frames alone gave
+    return replace(
+        fusion, vq=frames, vq_boxes=boxes, reasons={**fusion.reasons, "vq": f"frames: {why}", "vq boxes": and_why}
+    )
 
 
-def held_probes(table: Sequence[dict[str, Any]], library: Any, judge: PictureJudge) -> list[PictureProbe]:
+def held_probes(table: Sequence[dict[str, Any]], library: Any, judge: HeadJudge) -> list[PictureProbe]:
     """At most DEFAULTS.probes held-out pictures, every stage in turn, whose recordings are there and not forgotten."""
     by_stage = []
     for entry in table:
@@ -121,7 +129,8 @@ def fold_pictures(
 
 
 def goodness_table(probes: Sequence[PictureProbe], library: Any, profile: Any) -> np.ndarray:
-    """[n, len(WEIGHTS)]: goodness of the first track at each weight; probes nothing can be looked at for are left out."""
+    """[n, W, W] for W weights in the frames and in the boxes: goodness of the first track; probes nothing can be looked at for
+    are left out."""
     finder = finder_of(library, profile)
     rows = []
     for p in probes:
@@ -132,8 +141,9 @@ def goodness_table(probes: Sequence[PictureProbe], library: Any, profile: Any) -
         except VilcoError:
             continue  # the picture's file or frame is gone
         if sight is not None:
-            rows.append([goodness(finder.found(sight, TOP, p.judge, w), p.example) for w in WEIGHTS])
-    return np.array(rows, dtype=float).reshape(-1, len(WEIGHTS))
+            pairs = [(f, b) for f in WEIGHTS for b in WEIGHTS]
+            rows.append([goodness(finder.found(sight, TOP, p.judge.at(f, b)), p.example) for f, b in pairs])
+    return np.array(rows, dtype=float).reshape(-1, len(WEIGHTS), len(WEIGHTS))
 
 
 def goodness(found: Found, example: Example) -> float:

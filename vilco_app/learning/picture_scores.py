@@ -18,12 +18,10 @@ if TYPE_CHECKING:
 STEP = 0.2  # seconds: the 5 frames per second VQ2D is scored at
 
 
-def score_pictures(
-    resolved: Resolved, library: Any, profile: Any, judge: PictureJudge | None = None, weight: float = 0.0
-) -> StageScore:
+def score_pictures(resolved: Resolved, library: Any, profile: Any, judge: PictureJudge | None = None) -> StageScore:
     """tAP, stAP, recovery and success (evaluation.visual) of `find` on the held-out part (all, where none is held out).
 
-    judge, weight: the trained head of the snapshot that is scored. The matrix metric of a vq stage is success: the best
+    judge: the trained head of the snapshot that is scored. The matrix metric of a vq stage is success: the best
     track's stIoU >= 0.05.
     """
     from vilco_app.answering import Answerer
@@ -32,7 +30,7 @@ def score_pictures(
 
     stage = resolved.stage
     examples = [e for e in stage.part("heldout") or stage.examples if e.track]
-    answerer = Answerer(library, profile, weights={"visual": weight}, judge=judge)
+    answerer = Answerer(library, profile, judge=judge)
     predicted: list[list[list[float]]] = []
     scores, hits, truth, predictions = [], [], [], {}
     for e in examples:

@@ -25,7 +25,8 @@ class Fusion:
     """Weight of the network against the zero-shot answer per family, in [0, 1], and why (a sentence per family).
 
     doubts: by family, (slope, level) of `answering.calibrate.Doubt`, where taught absences may lower the confidence.
-    taught: by family, (strength, nearness) of `directions.Directions.bend`, where taught directions count.
+    taught: by family, (strength, nearness) of `directions.Directions.bend`, where taught directions count. vq_boxes: the picture
+    head's weight in where in a frame a thing is; vq: in which frames show it.
     """
 
     nlq: float = 0.0
@@ -34,12 +35,14 @@ class Fusion:
     reasons: dict[str, str] = field(default_factory=dict)
     doubts: dict[str, tuple[float, float]] = field(default_factory=dict)
     taught: dict[str, tuple[float, float]] = field(default_factory=dict)
+    vq_boxes: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         doubts = {k: list(v) for k, v in self.doubts.items()}
         taught = {k: list(v) for k, v in self.taught.items()}
         return {
             "nlq": self.nlq, "mq": self.mq, "vq": self.vq, "reasons": self.reasons, "doubts": doubts, "taught": taught,
+            "vq_boxes": self.vq_boxes,
         }  # fmt: skip
 
     @staticmethod
@@ -47,7 +50,7 @@ class Fusion:
         return Fusion(
             float(data.get("nlq", 0)), float(data.get("mq", 0)), float(data.get("vq", 0)), dict(data.get("reasons", {})),
             {k: (float(v[0]), float(v[1])) for k, v in data.get("doubts", {}).items()},
-            {k: (float(v[0]), float(v[1])) for k, v in data.get("taught", {}).items()},
+            {k: (float(v[0]), float(v[1])) for k, v in data.get("taught", {}).items()}, float(data.get("vq_boxes", 0)),
         )  # fmt: skip
 
 

@@ -145,6 +145,6 @@ def test_evidence_tells_what_is_there_from_what_only_varies_as_much():
     assert there.found and there.confidence > 0.9 > 0.5 > hardly.confidence
     assert [m.score for m in there.moments] == sorted((m.score for m in there.moments), reverse=True)
     bent = replace(answerer.questions("thing 4"), concepts=())
-    grounded = answerer.zero_shot.propose(bent, "text", answerer._chosen(shelf.videos(), None))
+    grounded = answerer.zero_shot.propose(bent, "text", answerer._footage(shelf.videos()).passages())
     margin = answerer.sure("text", bent, shelf.videos(), grounded)(float(grounded.windows.scores.max()))
     assert margin > hardly.confidence  # judged by the margin alone, as before

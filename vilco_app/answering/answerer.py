@@ -10,15 +10,15 @@ import numpy as np
 
 from vilco_app.answering.calibrate import Doubt, Reached, confidence
 from vilco_app.answering.correcting import apply_corrections, correct_tracks
-from vilco_app.answering.curve import Passage, Scale, library_scale, passages_of
+from vilco_app.answering.curve import Passage
+from vilco_app.answering.footage import Footage
 from vilco_app.answering.grounding import Grounded, Grounder, ZeroShotGrounder, fuse
 from vilco_app.answering.keys import make_key
-from vilco_app.answering.looks import Looks, distinct_windows, looks_of
+from vilco_app.answering.looks import Looks, distinct_windows
 from vilco_app.answering.matching import PictureJudge
 from vilco_app.answering.nulls import NULL_QUESTIONS, Levels
 from vilco_app.answering.options import DEFAULTS, Options
 from vilco_app.answering.questions import Bender, Questions
-from vilco_app.answering.shortlist import around_hits
 from vilco_app.answering.visual import PictureFinder
 from vilco_app.answering.windows import best_windows
 from vilco_app.encoders.base import Profile, TextVectors
@@ -30,7 +30,6 @@ from vilco_app.values import (
     Kind,
     Moment,
     MomentQuery,
-    Searched,
     TextQuery,
     Track,
     Video,
@@ -123,21 +122,22 @@ class Answerer:
         tracks: tuple[Track, ...] = ()
         certainty = 0.0
         curves: tuple[Curve, ...] = ()
-        if any(len(self.library.stored(v.id)) for v in videos):
+        footage = self._footage(videos, before)
+        if footage.samples:
             direction = self.finder.region_query(query.image)
-            passages = self._chosen(videos, before, regions=direction)
+            passages = footage.passages(regions=direction)
             if passages:
                 found = self.finder.find(query.image, direction, passages, top)
                 tracks, certainty = found.tracks, found.confidence
                 curves = self._curves(found.curves, passages) if curve else ()
-        said = self.library.corrections(make_key("visual", query.name, query.digest), [v.id for v in videos])
+        said = self.library.corrections(make_key("visual", query.name, query.digest), footage.ids)
         tracks, certainty = correct_tracks(said, tracks, certainty, videos, top, before)
         return Answer(
             query=query.label(),
             kind="visual",
             confidence=certainty,
             threshold=self.options.threshold,
-            searched=self._searched(videos),
+            searched=footage.searched,
             moments=tuple(t.moment for t in tracks),
             tracks=tracks,
             curves=curves,
@@ -147,41 +147,6 @@ class Answerer:
             with_curves=curve,
             digest=query.digest,
         )
-
-    def _searched(self, videos: Sequence[Video]) -> Searched:
-        return Searched(
-            len(videos),
-            sum(v.duration for v in videos),
-            sum(v.indexed_seconds for v in videos),
-            tuple(v.id for v in videos),
-        )
-
-    def _chosen(
-        self,
-        videos: Sequence[Video],
-        before: float | None,
-        scene: np.ndarray | None = None,
-        regions: np.ndarray | None = None,
-    ) -> list[Passage]:
-        """The footage looked at closely: all of it when that is quick, else passages around the nearest vectors."""
-        if before is not None and len(videos) != 1:
-            raise VilcoError(
-                "before-needs-one-video",
-                f"--before is a time in one video, but {len(videos)} are searched.",
-                "Name the video with --video.",
-            )
-        if self._exact(videos, before) or (scene is None and regions is None):
-            return [p for v in videos for p in passages_of(self.library.stored(v.id), before)]
-        ids = [v.id for v in videos]
-        hits = []
-        if scene is not None:
-            hits += self.library.search_globals(scene[None], self.options.hits, ids)
-        if regions is not None:
-            hits += self.library.search_regions(regions[None], self.options.hits, ids)
-        if scene is None:
-            return around_hits(self.library, hits, self.options)
-        mean = self.library.statistics("globals").mean.astype(np.float32)
-        return around_hits(self.library, hits, self.options, lambda rows: looks_of(rows, mean, self.profile.blocks))
 
     def _words(
         self,
@@ -197,16 +162,16 @@ class Answerer:
         vectors, known = typed, dict[str, float]()
         if self.bend is not None:
             vectors, known = self.bend(kind, typed, self.questions.sought(words.replace("_", " ")))
-        passages = self._chosen(videos, before, vectors.scene, vectors.thing)
+        footage = self._footage(videos, before)
+        passages = footage.passages(vectors.scene, vectors.thing)
         moments: list[Moment] = []
         certainty = 0.0
         curves: tuple[Curve, ...] = ()
         if passages:
-            exact = self._exact(videos, before)
-            grounded, sure, certainty = self._ground(kind, typed, vectors, passages, videos, exact)
-            moments = self._moments(grounded, passages, top, category, sure, self._much(videos))
+            grounded, sure, certainty = self._ground(kind, typed, vectors, passages, footage)
+            moments = self._moments(grounded, passages, top, category, sure, footage.much)
             curves = self._curves(grounded.curves, passages) if curve else ()
-        found = self.library.corrections(make_key(kind, words), [v.id for v in videos])
+        found = self.library.corrections(make_key(kind, words), footage.ids)
         if not vectors.understood:
             certainty = 0.0
         moments, certainty = apply_corrections(found, moments, certainty, videos, top, before, category)
@@ -215,7 +180,7 @@ class Answerer:
             kind=kind,
             confidence=certainty,
             threshold=self.options.threshold,
-            searched=self._searched(videos),
+            searched=footage.searched,
             moments=tuple(moments),
             curves=curves,
             snapshot=self.snapshot,
@@ -233,8 +198,7 @@ class Answerer:
         typed: TextVectors,
         vectors: TextVectors,
         passages: Sequence[Passage],
-        videos: Sequence[Video],
-        exact: bool,
+        footage: Footage,
     ) -> tuple[Grounded, Callable[[float], float], float]:
         """-> (what is proposed, window score -> probability, probability that it is there at all).
 
@@ -253,9 +217,9 @@ class Answerer:
                 )
             only = self.network.propose(vectors, kind, passages)
             return only, _clipped, _clipped(float(only.windows.scores.max(initial=0.0)))
-        scale = None if exact else self._scale(vectors)
+        scale = footage.scale(vectors)
         grounded = self.zero_shot.propose(vectors, kind, passages, scale)
-        sure = self.sure(kind, vectors, videos, grounded)
+        sure = self._sure(kind, vectors, footage, grounded)
         certainty = sure(float(grounded.windows.scores.max())) if len(grounded.windows.scores) else 0.0
         doubt = self.doubts.get(kind)
         if self.network is None or (weight <= 0 and doubt is None):
@@ -274,41 +238,35 @@ class Answerer:
             return vectors
         return replace(vectors, scene=self.bend.look(NULL_QUESTIONS.index(text)))
 
-    def _exact(self, videos: Sequence[Video], before: float | None) -> bool:
-        """Whether all footage is looked at: not much of it, or up to a time in one recording (the indexes know no time)."""
-        samples = sum(len(self.library.stored(v.id)) for v in videos)
-        return before is not None or samples <= self.options.exact_samples
-
-    def _scale(self, vectors: TextVectors) -> Scale:
-        """The scale of a shortlist: the library's statistics."""
-        frames, regions = self.library.statistics("globals"), self.library.statistics("regions")
-        return library_scale(vectors, self.profile.blocks, frames, regions)
-
     def sure(
         self, kind: Kind, vectors: TextVectors, videos: Sequence[Video], grounded: Grounded
     ) -> Callable[[float], float]:
         """A window's score -> the probability that it is there, for this question on this footage. grounded: zero-shot."""
-        level, best = self._level(kind, videos), grounded.reached() or Reached(0.0)
+        return self._sure(kind, vectors, self._footage(videos), grounded)
+
+    def _sure(self, kind: Kind, vectors: TextVectors, footage: Footage, grounded: Grounded) -> Callable[[float], float]:
+        level, best = self._level(kind, footage), grounded.reached() or Reached(0.0)
         if not vectors.concepts:  # a question turned towards what was taught: the height was not measured for such
             best = Reached(best.score)
         weight = max((c.weight for c in vectors.concepts), default=None)
         return lambda score: confidence(score, best, level, weight)
 
-    def _much(self, videos: Sequence[Video]) -> bool:
-        return sum(v.duration for v in videos) > self.options.much_footage
+    def level(self, kind: Kind, videos: Sequence[Video]) -> Reached:
+        """What unrelated questions reach on these recordings, on average."""
+        return self._level(kind, self._footage(videos))
 
-    def _level(self, kind: Kind, videos: Sequence[Video]) -> Reached:
-        """What unrelated questions reach on this footage, on average."""
+    def _level(self, kind: Kind, asked: Footage) -> Reached:
+        footage = asked.whole()  # a question about a part is judged by all of it
 
         def best(vectors: TextVectors) -> Reached | None:
-            passages = self._chosen(videos, None, vectors.scene, vectors.thing)
-            scale = None if exact else self._scale(vectors)
-            return self.zero_shot.propose(vectors, kind, passages, scale).reached()
+            passages = footage.passages(vectors.scene, vectors.thing)
+            return self.zero_shot.propose(vectors, kind, passages, footage.scale(vectors)).reached()
 
-        exact = self._exact(videos, None)
-        footage = (kind, *sorted((v.id, len(self.library.stored(v.id))) for v in videos))
-        count = self.options.null_questions if exact else self.options.null_questions_shortlisted
-        return self._levels.of(footage, count, best)
+        count = self.options.null_questions if footage.exact else self.options.null_questions_shortlisted
+        return self._levels.of((kind, *footage.key), count, best)
+
+    def _footage(self, videos: Sequence[Video], before: float | None = None) -> Footage:
+        return Footage(self.library, self.profile.blocks, self.options, videos, before)
 
     def _moments(
         self,

@@ -48,7 +48,7 @@ def collect(folder: Path, names: Sequence[str], home: Path) -> Cases:
         memory.add(folder / f"{name}.mp4")
         video = memory.resolve(folder / f"{name}.mp4")
         answerer = Answerer(memory.library, memory.profile)
-        level = answerer._level("text", [video])
+        level = answerer.level("text", [video])
         passages = passages_of(memory.library.stored(video.id))
         for label, texts in ((1, [q["text"] for q in data["text_queries"]]), (0, data["absent_queries"])):
             for text in texts:

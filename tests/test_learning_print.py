@@ -14,6 +14,13 @@ def test_learning_says_how_much_the_network_counts_and_why() -> None:
     assert "may lower" in text and Fusion.from_json(fusion.to_json()) == fusion
 
 
+def test_pictures_say_both_of_their_weights() -> None:
+    fusion = Fusion(0, 0, 0.5, {"vq": "frames: better", "vq boxes": "no gain"}, vq_boxes=0.25)
+    report = LearnReport("abc", "base", "keys", "episodic", {}, 12.4, Matrix(), fusion, 8.0)
+    first, second = learnt_text(report.to_json()).splitlines()[1:]
+    assert "50%" in first and "frames: better" in first and "25%" in second and "no gain" in second
+
+
 def test_the_matrix_is_a_triangle_of_numbered_stages() -> None:
     text = matrix_text(Matrix(stages=("one", "two"), values=((0.5, None), (0.25, None))).to_json())
     first, second = text.splitlines()[-2:]

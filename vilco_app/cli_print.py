@@ -131,6 +131,9 @@ def learnt_text(data: dict[str, Any]) -> str:
         reason = data["fusion"].get("reasons", {}).get(family)
         if reason:
             lines.append(f"  {plural}: network counts {data['fusion'][family]:.0%} ({reason})")
+        boxes = data["fusion"].get("reasons", {}).get(f"{family} boxes")
+        if boxes:
+            lines.append(f"  {plural}, where in the frame: network counts {data['fusion']['vq_boxes']:.0%} ({boxes})")
         doubt = data["fusion"].get("reasons", {}).get(f"{family} absent")
         if doubt:
             used = "may lower" if family in data["fusion"].get("doubts", {}) else "do not lower"

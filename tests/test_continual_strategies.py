@@ -166,6 +166,7 @@ def test_penalties_keep_a_policy_of_separate_heads() -> None:
     assert naive > 0.3
     # defaults are for the network; a policy's losses want others
     strengths: dict[str, dict[str, object]] = {"l2": {"strength": 1.0}, "mas": {"strength": 10.0}}
+    strengths["vcl"] = {"strength": 1.0, "log_sigma": -3.0}
     for name in ("l2", "ewc", "mas", "si", "vcl", "packnet", "agem", "lwf"):
         assert lost(name, **strengths.get(name, {})) < 0.7 * naive, name
 

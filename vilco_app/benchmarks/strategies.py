@@ -29,6 +29,7 @@ GRID: dict[str, dict[str, tuple[float, ...]]] = {
     "l2": {"strength": (0.01, 0.1, 1.0)},
     "lwf": {"strength": (1.0, 3.0, 10.0)},
     "icarl": {"strength": (0.1, 0.3, 1.0)},
+    "vcl": {"strength": (0.001, 0.01, 0.1, 1.0)},
 }
 
 

@@ -35,6 +35,19 @@ def test_a_scene_is_a_span():
     assert len(hierarchy(x[:1])) == 1 and len(hierarchy(x[:0])) == 0
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_features_that_are_no_numbers_end_in_an_error_that_names_them():
+    """Two steps: the merging ends, and the recording is named (it went round for ever)."""
+    x = np.random.default_rng(0).normal(size=(40, 8))
+    x[7, 3] = np.nan
+    assert len(hierarchy(x)) < 2 * len(x) - 1
+    assert len(hierarchy(np.full((5, 2), np.inf))) == 5
+    library = FakeLibrary([make_stored(np.nan_to_num(x, nan=np.inf))])
+    with pytest.raises(VilcoError) as caught:
+        Answerer(library, library.profile).text(TextQuery("thing 3"), library.videos())
+    assert caught.value.code == "damaged-features" and "aaa.mp4" in caught.value.message
+
+
 def test_repeats_come_late():
     starts, ends = np.array([0.0, 1.0, 20.0, 0.0]), np.array([10.0, 10.0, 30.0, 10.0])
     w = Windows(starts, ends, np.array([3.0, 2.9, 1.5, 2.0]), np.array([0, 0, 0, 1]))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vilco_app.encoders.base import Blocks, TextVectors
-from vilco_app.library.types import Statistics, Stored
+from vilco_app.library.types import Statistics, Stored, no_numbers
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,15 @@ def passage_scores(passage: Passage, query: TextVectors, blocks: Blocks) -> np.n
     """-> [B + 1, n] float32: inner products of every sample with the question, one row per block, last the best region.
 
     A row is 0 throughout where the question says nothing about it (a colour block without a colour word, no regions).
+    Raises VilcoError "damaged-features" for stored features that are no numbers.
     """
     assert query.scene is not None
     rows = np.asarray(passage.stored.globals[passage.first : passage.last], dtype=np.float32)
     scores = [rows[:, s] @ np.asarray(query.scene[s], dtype=np.float32) for s in blocks.slices()]
-    return np.stack([*scores, region_scores(passage, query.thing)])
+    table = np.stack([*scores, region_scores(passage, query.thing)])
+    if not np.isfinite(table).all():
+        raise no_numbers(passage.stored.video)
+    return table
 
 
 def region_scores(passage: Passage, thing: np.ndarray | None) -> np.ndarray:

@@ -15,7 +15,10 @@ import numpy as np
 
 
 def hierarchy(features: np.ndarray) -> np.ndarray:
-    """features [N, D] in time order -> spans [M, 2] int64, rows first:last, M = 2N - 1 (single samples included)."""
+    """features [N, D] in time order -> spans [M, 2] int64, rows first:last, M = 2N - 1 (single samples included).
+
+    Fewer spans where features are no finite numbers.
+    """
     n = len(features)
     if n == 0:
         return np.empty((0, 2), dtype=np.int64)
@@ -32,6 +35,8 @@ def hierarchy(features: np.ndarray) -> np.ndarray:
         merge = np.flatnonzero((cost < left) & (cost <= right))  # no two neighbours: < on one side, <= on the other
         sums[merge] += sums[merge + 1]
         counts[merge] += counts[merge + 1]
+        if len(merge) == 0:  # no pair is the cheapest: features that are no numbers
+            break
         spans.append(np.stack([edges[merge], edges[merge + 2]], axis=1))
         keep = np.ones(len(counts), dtype=bool)
         keep[merge + 1] = False

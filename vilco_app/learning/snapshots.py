@@ -44,17 +44,19 @@ class Snapshots:
         path = self.path(snapshot) / "card.json"
         try:
             card: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(card, dict):
+                raise ValueError("holds no object")
+            schema = card.get("schema")
+            Fusion.from_json(card.get("fusion", {}))
         except FileNotFoundError:
             if snapshot == BASE:
                 return shipped_card()
             raise VilcoError("no-snapshot", f"snapshot {snapshot}: there is none.", "See: vilco models") from None
-        except (OSError, json.JSONDecodeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, LookupError) as error:
             raise VilcoError("bad-snapshot", f"{path}: {error}.", "Remove this folder, or use another one.") from None
-        if card.get("schema") != SCHEMA:
+        if schema != SCHEMA:
             raise VilcoError(
-                "bad-snapshot",
-                f"{path}: schema {card.get('schema')!r}, not {SCHEMA}.",
-                "Use the version that wrote it.",
+                "bad-snapshot", f"{path}: schema {schema!r}, not {SCHEMA}.", "Use the version that wrote it."
             )
         return card
 
@@ -73,14 +75,14 @@ class Snapshots:
                     and (path / "card.json").is_file()
                 ):
                     found.append(path.name)
-        made = {i: str(self.card(i).get("created", "")) for i in found}
+        made = {i: self.info(i).created for i in found}
         return [BASE, *sorted(found, key=lambda i: (made[i], i))]
 
     def active(self) -> str:
         """The snapshot answers come from; base when nothing was learnt (or the active one was deleted)."""
         try:
             name = str(json.loads((self.folder / "active.json").read_text(encoding="utf-8"))["active"])
-        except (OSError, json.JSONDecodeError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError):
             return BASE
         return name if name == BASE or (self.path(name) / "card.json").is_file() else BASE
 
@@ -88,7 +90,11 @@ class Snapshots:
         return ModelList(self.active(), tuple(self.info(i) for i in self.ids()))
 
     def info(self, snapshot: str) -> SnapshotInfo:
-        card = self.card(snapshot)
+        """One row of the listing; one with a damaged card is marked, so that the others can still be used."""
+        try:
+            card = self.card(snapshot)
+        except VilcoError as error:
+            return SnapshotInfo(snapshot, None, (), "", None, "", marked=f"{error.message} {error.remedy}")
         return SnapshotInfo(
             snapshot, card.get("parent"), tuple(card.get("stages", ())), str(card.get("profile", "")),
             card.get("strategy"), str(card.get("created", "")), Fusion.from_json(card.get("fusion", {})),
@@ -151,17 +157,23 @@ class Snapshots:
     def matrix(self, snapshot: str) -> Matrix:
         try:
             text = (self.path(snapshot) / "matrix.json").read_text(encoding="utf-8")
+            return Matrix.from_json(json.loads(text))
         except OSError:
             return Matrix()
-        return Matrix.from_json(json.loads(text))
+        except (ValueError, TypeError, AttributeError) as error:
+            path = self.path(snapshot) / "matrix.json"
+            raise VilcoError("bad-snapshot", f"{path}: {error}.", "Go back to another snapshot: vilco use ID") from None
 
     def probes(self, snapshot: str) -> list[dict[str, Any]]:
         """Per stage learnt: {"stage": a stage object of its held-out examples}."""
         try:
             text = (self.path(snapshot) / "probes.json").read_text(encoding="utf-8")
+            found: list[dict[str, Any]] = json.loads(text)
         except OSError:
             return []
-        found: list[dict[str, Any]] = json.loads(text)
+        except ValueError as error:
+            path = self.path(snapshot) / "probes.json"
+            raise VilcoError("bad-snapshot", f"{path}: {error}.", "Go back to another snapshot: vilco use ID") from None
         return found
 
     def pictures(self, snapshot: str) -> list[Any]:

@@ -205,13 +205,15 @@ def load_directions(path: Path, blocks: Blocks) -> Directions | None:
             kept = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         rows = [
             Taught(
-                e["text"], e["family"], e["video"], tuple((float(s), float(t)) for s, t in e["windows"]),
+                str(e["text"]), e["family"], e["video"], tuple((float(s), float(t)) for s, t in e["windows"]),
                 *(kept[name][k].astype(np.float32) for name in ("sentences", "scenes", "things")),
             )
             for k, e in enumerate(said)
         ]  # fmt: skip
+        if not all(np.isfinite(t).all() for t in kept.values()):
+            raise ValueError("some of its numbers are none")
         return Directions(rows, kept["spread"], kept["unrelated"], blocks)
-    except (OSError, SafetensorError, KeyError, ValueError, IndexError) as error:
+    except (OSError, SafetensorError, KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
         raise VilcoError("bad-snapshot", f"{path}: {error}.", "Go back to another snapshot: vilco use ID") from None
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from vilco_app.library.exact import best_globals, best_regions, top_of
 from vilco_app.library.segment_files import SegmentDamaged
 from vilco_app.library.segments import Segment, SegmentDefaults
-from vilco_app.library.types import Hits, Statistics
+from vilco_app.library.types import Hits, Statistics, no_numbers
 from vilco_app.library.view import Joined, Snapshot, View
 from vilco_app.values import VilcoError
 
@@ -199,10 +199,7 @@ class Searcher:
         scores = np.concatenate([f.scores for f in found])
         if not np.isfinite(scores).all():
             video = joined[videos[int(owner[~np.isfinite(scores)][0])]].stored.video
-            raise VilcoError(
-                "damaged-features", f"{video.path}: some of its stored features are no numbers.",
-                f"Make them anew with: vilco remove {video.id} and vilco add {video.path}",
-            )  # fmt: skip
+            raise no_numbers(video)
         _, single = np.unique(owner * (1 << 40) + rows, return_index=True)
         owner, rows, scores = owner[single], rows[single], scores[single]
         best = top_of(scores[None], top)[0]

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vilco_app.values import Correction, Video
+from vilco_app.values import Correction, Video, VilcoError
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,14 @@ class Stored:
             full = np.flatnonzero(np.diff(self.offsets[g0 : g1 + 1]) > 0)  # reduceat mistakes empty groups
             best[:, g0 + full] = np.maximum.reduceat(scores, starts[full], axis=1)
         return best[:, np.asarray(self.group)]
+
+
+def no_numbers(video: Video) -> VilcoError:
+    """The error for stored features of a recording that are no finite numbers."""
+    return VilcoError(
+        "damaged-features", f"{video.path}: some of its stored features are no numbers.",
+        f"Make them anew with: vilco remove {video.id} and vilco add {video.path}",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

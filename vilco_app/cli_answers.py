@@ -21,14 +21,19 @@ def register(app: typer.Typer) -> None:
 
 def correct(
     answer: GivenAnswer,
-    rank: Annotated[int | None, typer.Option("--rank", min=1, help="Which moment of the answer this is about.")] = None,
-    start: Annotated[str | None, typer.Option("--start", help="Where it really starts.")] = None,
-    end: Annotated[str | None, typer.Option("--end", help="Where it really ends.")] = None,
+    rank: Annotated[
+        int | None, typer.Option("--rank", min=1, help="Which moment this is about; else the first.")
+    ] = None,
+    start: Annotated[str | None, typer.Option("--start", help="Where it really starts, in that recording.")] = None,
+    end: Annotated[str | None, typer.Option("--end", help="Where it really ends, in that recording.")] = None,
     absent: Annotated[bool, typer.Option("--absent", help="It is not in there at all.")] = False,
     home: Home = None,
     json: Json = False,
 ) -> None:
-    """Say what is right; the same question answers so from then on."""
+    """Say what is right; the same question answers so from then on.
+
+    It is of the recording that moment is in. For another recording, ask again with --video and correct that answer.
+    """
     from vilco_app.words import clock
 
     correction = support.memory(home).correct(support.given_answer(answer, home), rank, start, end, absent)

@@ -40,7 +40,9 @@ def answers(
 
 @bench.command()
 def speed(
-    only: Annotated[list[str] | None, typer.Option("--only", help="Only rows of this group. Repeatable.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only rows of this group; a wrong name lists them. Repeatable.")
+    ] = None,
     threads: Annotated[int, typer.Option("--threads", min=0, help="Threads; 0: as many as there are cores.")] = 0,
     output: OutFolder = None,
     json: Json = False,
@@ -56,7 +58,9 @@ def speed(
 
 @bench.command()
 def learn(
-    only: Annotated[list[str] | None, typer.Option("--only", help="Only rows of this group. Repeatable.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only rows of this group; a wrong name lists them. Repeatable.")
+    ] = None,
     cases: Annotated[Path | None, typer.Option("--cases", help="For transfer: folder of NAME.mp4 + NAME.json.")] = None,
     output: OutFolder = None,
     json: Json = False,

@@ -11,7 +11,9 @@ from vilco_app import cli_support as support
 from vilco_app.cli_support import Home, Json
 from vilco_app.values import VilcoError
 
-Stages = Annotated[list[Path] | None, typer.Argument(metavar="STAGE...", help="Stage files (JSON).")]
+Stages = Annotated[
+    list[Path] | None, typer.Argument(metavar="STAGE...", help="Stage files (JSON; README.md shows one).")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -80,7 +82,7 @@ def use(
 
 
 def evaluate(
-    stage: Annotated[list[Path], typer.Argument(metavar="STAGE...", help="Stage files (JSON).")],
+    stage: Annotated[list[Path], typer.Argument(metavar="STAGE...", help="Stage files (JSON; README.md shows one).")],
     export: Annotated[
         str | None, typer.Option("--export", help="ego4d-nlq, ego4d-mq, ego4d-vq or qvhighlights.", show_default=False)
     ] = None,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 
 from tests.learning_fakes import DIM, TEXT, TinyProfile
 from vilco_app import learning
@@ -102,3 +103,18 @@ def test_forgetting_cuts_every_other_snapshot_before_it_names_a_damaged_one(tmp_
         assert left is not None and len(left) == 0
     for folder in folders[1:]:
         assert "forgotten" in Snapshots(tmp_path).card(folder.name)["marked"]
+
+
+@pytest.mark.parametrize("module", ["safetensors.torch.save_file", "safetensors.numpy.save_file"])
+def test_a_full_disk_is_named_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    def full(_: object, path: Path, **__: object) -> None:
+        Path(path).write_bytes(b"begun")
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(module, full)
+    with pytest.raises(VilcoError, match="No space left") as caught:
+        snapshot(tmp_path)
+    assert caught.value.code == "cannot-write" and caught.value.remedy
+    assert list((tmp_path / "models").iterdir()) == []

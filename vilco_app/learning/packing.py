@@ -18,6 +18,7 @@ TENSOR, PAIRS, TUPLE = "#tensor", "#pairs", "#tuple"
 
 def save_state(state: Any, path: Path) -> None:
     """Write `state` atomically. Raises VilcoError "cannot-write" and TypeError for values that cannot be kept."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     tensors: dict[str, Any] = {}
@@ -27,11 +28,12 @@ def save_state(state: Any, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file(tensors, temporary, metadata={"schema": str(SCHEMA), "state": nesting})
         os.replace(temporary, path)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         temporary.unlink(missing_ok=True)
         raise VilcoError(
-            "cannot-write", f"{path}: {error.strerror or error}.", "Free some space, or choose another home."
-        ) from None
+            "cannot-write", f"{path}: {getattr(error, 'strerror', None) or error}.",
+            "Free some space, or choose another home.",
+        ) from None  # fmt: skip
 
 
 def load_state(path: Path) -> Any:

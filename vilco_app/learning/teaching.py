@@ -174,7 +174,11 @@ def compared(
 
 
 def save_directions(directions: Directions, path: Path) -> None:
-    """Write the memory atomically: half-precision tensors, the rest JSON in the file's own metadata."""
+    """Write the memory atomically: half-precision tensors, the rest JSON in the file's own metadata.
+
+    Raises VilcoError "cannot-write".
+    """
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     rows = directions.entries
@@ -189,6 +193,8 @@ def save_directions(directions: Directions, path: Path) -> None:
     try:
         save_file(kept, temporary, metadata={"schema": str(SCHEMA), "entries": json.dumps(said)})
         os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        raise VilcoError("cannot-write", f"{path}: {error}.", "Free some space, or choose another home.") from None
     finally:
         temporary.unlink(missing_ok=True)
 

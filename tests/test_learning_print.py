@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from vilco_app.cli_print import learnt_text, matrix_text, models_text
+from vilco_app.cli_print import brief, history_text, learnt_text, matrix_text, models_text
 from vilco_app.learning.types import Fusion, LearnReport, Matrix, ModelList, SnapshotInfo
+from vilco_app.values import Answer, PastQuestion, Searched
 
 
 def test_learning_says_how_much_the_network_counts_and_why() -> None:
@@ -38,3 +39,10 @@ def test_models_marks_the_active_one_and_what_was_forgotten() -> None:
     text = models_text(ModelList("abc", rows).to_json())
     assert next(line for line in text.splitlines() if line.startswith("*")).split()[1] == "abc"
     assert "zero-shot answers only" in text and "abc: trained on what was forgotten" in text
+
+
+def test_a_question_without_end_does_not_widen_the_table() -> None:
+    answer = Answer("horse " * 20_000, "text", 0.1, 0.5, Searched(1, 9.0, 9.0), ())
+    said = history_text([PastQuestion(answer, "2026-11-30T00:00:00")])
+    assert max(map(len, said.splitlines())) < 140 and "horse ho ..." in said
+    assert brief("where\n is it?") == "where is it?" and brief("x" * 500) == "x" * 56 + " ..."

@@ -9,6 +9,8 @@ from typing import Any
 from vilco_app.values import Answer, Correction, PastQuestion, Video
 from vilco_app.words import clock, length, verdict
 
+BRIEF = 60  # letters of a question in a table: with times and a file's name it stays on one line of a wide window
+
 
 def table(rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = ()) -> str:
     """Rows in aligned columns, two spaces apart; columns in `right` are set right."""
@@ -22,11 +24,17 @@ def table(rows: Sequence[tuple[str, ...]], right: tuple[int, ...] = ()) -> str:
     return "\n".join(lines)
 
 
+def brief(text: str) -> str:
+    """The beginning of a text, on one line: a question may be as long as a person likes, a column may not."""
+    line = " ".join(text.split())
+    return line if len(line) <= BRIEF else f"{line[: BRIEF - 4].rstrip()} ..."
+
+
 def answer_text(answer: Answer) -> str:
     """What was found, how sure, where; guesses are called guesses."""
     lines = [verdict(answer)]
     if answer.concepts:
-        lines.append("Looked for: " + ", ".join(c.name for c in answer.concepts[:6]))
+        lines.append("Looked for: " + ", ".join(brief(c.name) for c in answer.concepts[:6]))
     rows = []
     tracks = answer.tracks if len(answer.tracks) == len(answer.moments) else ()
     for rank, moment in enumerate(answer.moments, start=1):
@@ -50,7 +58,7 @@ def corrections_text(corrections: Sequence[Correction], paths: dict[str, str]) -
     rows = [("id", "question", "where", "video")]
     for c in corrections:
         where = ", ".join(f"{clock(a, 1)} to {clock(b, 1)}" for a, b in c.windows) or "not in there"
-        rows.append((c.id, c.query, where, Path(paths.get(c.video, c.video)).name))
+        rows.append((c.id, brief(c.query), where, Path(paths.get(c.video, c.video)).name))
     return table(rows)
 
 
@@ -64,7 +72,9 @@ def history_text(history: Sequence[PastQuestion]) -> str:
         first = answer.moments[0] if answer.moments else None
         where = "" if first is None else f"{clock(first.start, 1)} to {clock(first.end, 1)}"
         said = where if answer.found else f"not found (guess: {where})" if where else "not found"
-        rows.append((past.asked[:19].replace("T", " "), answer.query, said, Path(first.path).name if first else ""))
+        rows.append(
+            (past.asked[:19].replace("T", " "), brief(answer.query), said, Path(first.path).name if first else "")
+        )
     return table(rows)
 
 

@@ -73,7 +73,9 @@ def serving(home: Path, profile: Any) -> Serving:
     if fusion.taught and card.get("profile") == profile.id:
         directions = snapshots.directions(active, profile.blocks)
         if directions is not None and len(directions):
-            bend = Bend(directions, {kinds[family]: choice for family, choice in fusion.taught.items() if family in kinds})
+            bend = Bend(
+                directions, {kinds[family]: choice for family, choice in fusion.taught.items() if family in kinds}
+            )
     pictures = max(fusion.vq, fusion.vq_boxes) > 0
     if not trained or not (words or pictures):
         return Serving(None, {}, active, bend=bend)

@@ -84,6 +84,18 @@ def test_windows_are_held_against_the_length_of_the_video() -> None:
     assert check_times(found, lambda v: None).examples == found.examples
 
 
+def test_tracks_and_query_frames_are_held_against_the_length_of_their_video() -> None:
+    box = [0.1, 0.1, 0.5, 0.5]
+    row = {"id": "p1", "video": "a.mp4", "query_frame": {"video": "b.mp4", "time": 30.0, "box": box}, "windows": [[1, 3]],
+           "track": [[2.0, *box], [9.0, *box]]}  # fmt: skip
+    found = load_stage(stage(row, family="vq"))
+    assert check_times(found, {"a.mp4": 9.0, "b.mp4": 30.0}.get).examples == found.examples
+    with pytest.raises(VilcoError, match=r"p1.*track.*9 s is outside"):
+        check_times(found, {"a.mp4": 8.0, "b.mp4": 30.0}.get)
+    with pytest.raises(VilcoError, match=r'p1.*query_frame.*outside "b.mp4"'):
+        check_times(found, {"a.mp4": 9.0, "b.mp4": 20.0}.get)
+
+
 def test_unknown_fields_are_kept_and_warned_of() -> None:
     found = load_stage(stage(example(colour="red"), mood=1))
     assert found.examples[0].extra == {"colour": "red"} and len(found.warnings) == 2

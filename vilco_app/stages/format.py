@@ -67,7 +67,7 @@ def load_stage(
 
 
 def check_times(stage: Stage, durations: Callable[[str], float | None] | None) -> Stage:
-    """The stage again, after checking every window, box and narration against the length of its video (seconds).
+    """The stage again, after checking every window, box and query frame against the length of its video (seconds).
 
     An end at most 0.25 s past the video's end is pulled back to it (rounding of annotations), with a warning.
     """
@@ -75,10 +75,23 @@ def check_times(stage: Stage, durations: Callable[[str], float | None] | None) -
         return stage
     slack, warnings, examples = 0.25, list(stage.warnings), []
     for e in stage.examples:
+        if e.query_frame is not None:
+            asked, of = e.query_frame, durations(e.query_frame.video)
+            if of is not None and asked.time > of + slack:
+                raise _bad(
+                    f'example {e.id}: "query_frame" at {asked.time:g} s is outside "{asked.video}", which is {of:g} s long',
+                    "Correct its time, in seconds from the first frame of the video.",
+                )
         length = durations(e.video)
         if length is None:
             examples.append(e)
             continue
+        late = next((b.time for b in e.track if b.time > length + slack), None)
+        if late is not None:
+            raise _bad(
+                f'example {e.id}: "track" at {late:g} s is outside "{e.video}", which is {length:g} s long',
+                "Correct the track; times are seconds from the first frame of the video.",
+            )
         windows = []
         for start, end in e.windows:
             if end > length + slack or start >= length:
@@ -122,11 +135,16 @@ def _bad(what: str, remedy: str) -> VilcoError:
     return VilcoError("bad-stage", f"stage file: {what}.", remedy)
 
 
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    """Why a file was not read, in words."""
+    return "it is not a text file" if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
+
+
 def _read(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise VilcoError("no-stage", f"{path}: {error}.", "Give the path of a stage file (JSON).") from None
+        raise VilcoError("no-stage", f"{path}: {_reason(error)}.", "Give the path of a stage file (JSON).") from None
     if not text.strip():
         raise _bad(f"{path} is empty", "Write at least one example into it, or import one with the importers.")
     try:

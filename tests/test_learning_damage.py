@@ -1,4 +1,4 @@
-"""Damaged snapshots: named, and in nobody's way."""
+"""Damaged snapshots: named, and in nobody's way; forgetting reaches those who are answering."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from vilco_app.learning.directions import Directions, Taught
 from vilco_app.learning.snapshots import DIRECTIONS, Snapshots
 from vilco_app.learning.teaching import load_directions, save_directions
 from vilco_app.learning.types import Matrix
+from vilco_app.parts import Parts
 from vilco_app.values import VilcoError
 
 SPAN = ("v0.mp4", 2.0, 4.0)
@@ -118,3 +119,20 @@ def test_a_full_disk_is_named_and_leaves_nothing_behind(
         snapshot(tmp_path)
     assert caught.value.code == "cannot-write" and caught.value.remedy
     assert list((tmp_path / "models").iterdir()) == []
+
+
+class Answering(Parts):
+    """A memory of whose answerer only what it got of the snapshot is looked at."""
+
+    def _answerer(self) -> Any:
+        return serving(self.home, TinyProfile())
+
+
+def test_who_is_answering_forgets_with_the_others(tmp_path: Path) -> None:
+    """A page that runs while somebody forgets on the command line."""
+    learning.use(tmp_path, snapshot(tmp_path).name)
+    page: Any = Answering(tmp_path)
+    before = page.answerer
+    assert before.bend is not None and page.answerer is before
+    learning.forget(tmp_path, *SPAN)
+    assert page.answerer.bend is None and page.answerer is page.answerer

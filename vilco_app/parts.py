@@ -78,11 +78,12 @@ class Parts:
     def answerer(self) -> Answerer:
         """What answers: the zero-shot grounder, with the active snapshot's network where one is active.
 
-        Another process may learn or roll back meanwhile, so the active snapshot is looked up for every question.
+        Another process may learn, roll back or forget meanwhile, so the active snapshot is looked up for every question.
         """
         from vilco_app.learning.snapshots import Snapshots
 
-        active = Snapshots(self.home).active()
+        snapshots = Snapshots(self.home)
+        active = _state(snapshots.path(snapshots.active()))
         name, answerer = self._part("answerer", lambda: (active, self._answerer()))
         if name != active:
             answerer = self._answerer()
@@ -98,3 +99,15 @@ class Parts:
             self.library, self.profile, network=serving.network, weights=serving.weights, snapshot=serving.snapshot,
             doubts=serving.doubts, judge=serving.judge, bend=serving.bend,
         )  # fmt: skip
+
+
+def _state(folder: Path) -> tuple[object, ...]:
+    """What tells a snapshot from another one and from itself before something it was taught was forgotten."""
+    found: list[object] = [folder.name]
+    for name in ("card.json", "directions.safetensors"):
+        try:
+            of = (folder / name).stat()
+            found.append((of.st_ino, of.st_size, of.st_mtime_ns))
+        except OSError:
+            found.append(None)
+    return tuple(found)

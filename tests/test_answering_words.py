@@ -177,6 +177,8 @@ def test_a_network_weighs_in_by_its_weight(library):
     fused = Answerer(library, library.profile, network=OnlyNetwork(), weights={"text": 0.9}).text(asked, videos)
     assert fused.moments[0].source == "fused" and (fused.moments[0].start, fused.moments[0].end) == (3.0, 4.5)
     assert fused.confidence == alone.confidence
+    assert fused.moments[0].score == pytest.approx(fused.confidence)  # no window is surer than the whole answer
+    assert all(a.score >= b.score for a, b in zip(fused.moments, fused.moments[1:], strict=False))
 
 
 def test_answering_loads_no_heavy_library():

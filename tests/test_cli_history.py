@@ -32,7 +32,7 @@ def test_the_last_answer_can_be_corrected_exported_and_the_correction_taken_back
     (filed,) = asked("corrections", home=library)["corrections"]
     assert filed["windows"] == [[1.0, 2.5]] and filed["query"] == question
     assert question in vilco("corrections", home=library).stdout
-    assert asked("corrections", "--remove", filed["id"][:5], home=library)["removed"]["id"] == filed["id"]
+    assert asked("corrections", "--remove", filed["id"][:5], home=library)["removed"][0]["id"] == filed["id"]
     assert asked("corrections", home=library)["corrections"] == []
     assert asked("ask", question, home=library)["moments"] == first["moments"]
     error = asked("corrections", "--remove", filed["id"], home=library, code=1)["error"]

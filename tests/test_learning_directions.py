@@ -294,6 +294,6 @@ def test_learning_says_what_was_taught_does() -> None:
     )
     assert Fusion.from_json(fusion.to_json()) == fusion
     report = {"seconds": 1.0, "train_seconds": 1.0, "stage": "s", "strategy": "naive", "snapshot": "x"}
-    assert "what was taught helps other questions (" in learnt_text({**report, "fusion": fusion.to_json()})
+    assert "what was taught is used for other questions (" in learnt_text({**report, "fusion": fusion.to_json()})
     quiet = replace(fusion, taught={}, reasons={"nlq taught": "only 2"})
     assert "does not change other questions (only 2)" in learnt_text({**report, "fusion": quiet.to_json()})

@@ -77,6 +77,13 @@ def test_two_stages_make_two_snapshots_and_a_score_matrix(tmp_path: Path, librar
     assert json.loads(json.dumps(data)) == data
     assert learning.use(tmp_path, first.snapshot[:6]) == first.snapshot
     assert learning.models(tmp_path).active == first.snapshot
+    snapshots = Snapshots(tmp_path)
+    for ref in ("base", first.snapshot):
+        with pytest.raises(VilcoError, match="vilco use"):
+            snapshots.remove(ref)
+    assert snapshots.remove(second.snapshot[:6]) == second.snapshot
+    assert [s.id for s in learning.models(tmp_path).snapshots] == ["base", first.snapshot]
+    assert not list((tmp_path / "models").glob(".*gone"))
 
 
 def test_nothing_but_tensors_and_json_is_in_a_snapshot(tmp_path: Path, library: TinyLibrary) -> None:

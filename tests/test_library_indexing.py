@@ -244,7 +244,7 @@ def test_a_still_picture_keeps_its_regions_once(library: Library, tmp_path: Path
     assert scores.shape == (1, 100) and np.allclose(scores, 1, atol=0.02)
 
 
-def test_resolve_by_path_id_and_prefix(library: Library, tmp_path: Path) -> None:
+def test_resolve_by_path_id_prefix_and_name(library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [write_video(tmp_path / f"{i}.mp4", 1, seed=i) for i in range(40)]
     library.add(paths, TinyProfile())
     ids = [v.id for v in library.videos()]
@@ -253,7 +253,12 @@ def test_resolve_by_path_id_and_prefix(library: Library, tmp_path: Path) -> None
     with pytest.raises(VilcoError) as error:
         library.resolve(shared)
     assert error.value.code == "ambiguous-video"
-    for unknown in ("zz", "", tmp_path / "none.mp4"):
+    assert library.resolve("3.mp4").path == str(paths[3])  # the name answers show
+    monkeypatch.chdir(tmp_path)
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    write_video(Path("3.mp4"), 2, seed=99)  # another file of that name is meant by it here
+    for unknown in ("zz", "", tmp_path / "none.mp4", "3.mp4"):
         with pytest.raises(VilcoError) as error:
             library.resolve(unknown)
         assert error.value.code == "no-such-video"

@@ -36,9 +36,12 @@ def correct(
     """
     from vilco_app.words import clock
 
-    correction = support.memory(home).correct(support.given_answer(answer, home), rank, start, end, absent)
+    memory, given = support.memory(home), support.given_answer(answer, home)
+    correction = memory.correct(given, rank, start, end, absent)
     spans = ", ".join(f"{clock(a, 1)} to {clock(b, 1)}" for a, b in correction.windows) or "not in there"
-    support.emit(json, {"correction": correction.to_json()}, lambda: f"Noted for '{correction.query}': {spans}.")
+    where = "" if absent else f" of {Path(memory.resolve(correction.video).path).name}"
+    text = f"Noted for '{correction.query}': {spans}{where}."
+    support.emit(json, {"correction": correction.to_json()}, lambda: text)
 
 
 def export(
@@ -56,8 +59,10 @@ def export(
 
 def corrections(
     remove: Annotated[
-        str | None,
-        typer.Option("--remove", metavar="ID", help="Take this correction back (an id or its first digits)."),
+        list[str] | None,
+        typer.Option(
+            "--remove", metavar="ID", help="Take this correction back (an id or its first digits); repeatable."
+        ),
     ] = None,
     home: Home = None,
     json: Json = False,
@@ -66,9 +71,10 @@ def corrections(
     from vilco_app.cli_print import corrections_text
 
     memory = support.memory(home)
-    if remove is not None:
-        gone = memory.take_back(remove)
-        support.emit(json, {"removed": gone.to_json()}, lambda: f"Taken back: what you said of '{gone.query}'.")
+    if remove:
+        gone = [memory.take_back(one) for one in remove]
+        text = "\n".join(f"Taken back: what you said of '{c.query}'." for c in gone)
+        support.emit(json, {"removed": [c.to_json() for c in gone]}, lambda: text)
         return
     found = memory.corrections()
     paths = {v.id: v.path for v in memory.videos()}

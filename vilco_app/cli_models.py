@@ -63,11 +63,22 @@ def learn(
     support.emit(json, last, lambda: matrix_text(last["matrix"]))
 
 
-def models(home: Home = None, json: Json = False) -> None:
-    """List the snapshots."""
+def models(
+    remove: Annotated[
+        str | None, typer.Option("--remove", metavar="ID", help="Delete this snapshot for good.", show_default=False)
+    ] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """List the snapshots, or delete one."""
     from vilco_app.cli_print import models_text
 
-    data = support.memory(home).models().to_json()
+    memory = support.memory(home)
+    if remove is not None:
+        gone = memory.remove_snapshot(remove)
+        support.emit(json, {"removed": gone}, lambda: f"Deleted snapshot {gone}.")
+        return
+    data = memory.models().to_json()
     support.emit(json, data, lambda: models_text(data))
 
 

@@ -150,8 +150,10 @@ def learnt_text(data: dict[str, Any]) -> str:
             lines.append(f"  {plural}: taught absences {used} the confidence ({doubt})")
         taught = data["fusion"].get("reasons", {}).get(f"{family} taught")
         if taught:
-            used = "helps" if family in data["fusion"].get("taught", {}) else "does not change"
-            lines.append(f"  {plural}: what was taught {used} other questions ({taught})")
+            choice = data["fusion"].get("taught", {}).get(family)
+            used = "is used for" if choice else "does not change"
+            which = "only those in nearly the same words" if choice and choice[1] >= 1 else "other questions"
+            lines.append(f"  {plural}: what was taught {used} {which} ({taught})")
     return "\n".join(lines)
 
 

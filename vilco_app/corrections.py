@@ -37,8 +37,8 @@ def corrected(
         return _absent(answer, rank, start, end)
     if rank is None and (start is None or end is None):
         raise VilcoError(
-            "bad-correction", "neither a rank, nor start and end, nor absent was given.",
-            "Say which moment is right (rank), its edges (start, end), or that it is absent.",
+            "bad-correction", "neither a rank, nor both a start and an end, nor absent was given.",
+            "Say which moment is right (rank), its edges (start and end), or that it is absent.",
         )  # fmt: skip
     if rank is not None and not 1 <= rank <= len(answer.moments):
         raise VilcoError(

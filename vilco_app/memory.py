@@ -94,10 +94,14 @@ class EpisodicMemory(Parts):
                 "Give a start before the end, both inside the video.",
             )  # fmt: skip
         span = span[0], min(span[1], found.duration)
-        self.library.forget(found.id, *span)
+        from contextlib import suppress
+
         from vilco_app import learning
 
-        learning.forget(self.home, found.id, *span)
+        with suppress(VilcoError):  # a damaged snapshot is named by the second round
+            learning.forget(self.home, found.id, *span)  # first, so that a kill in between leaves nothing only taught
+        self.library.forget(found.id, *span)
+        learning.forget(self.home, found.id, *span)  # and what was learnt meanwhile
         return span
 
     # --- asking ------------------------------------------------------------------------------------------------
@@ -316,6 +320,12 @@ class EpisodicMemory(Parts):
         from vilco_app import learning
 
         return learning.models(self.home)
+
+    def remove_snapshot(self, snapshot: str) -> str:
+        """Delete a snapshot (id or unique prefix) that does not answer at present -> its id. Raises VilcoError."""
+        from vilco_app.learning.snapshots import Snapshots
+
+        return Snapshots(self.home).remove(snapshot)
 
     def use(self, snapshot: str) -> str:
         """Answer with this snapshot from now on -> its id."""

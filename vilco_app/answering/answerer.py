@@ -228,8 +228,10 @@ class Answerer:
         if doubt is not None:
             best = float(learnt.windows.scores.max(initial=0.0))
             certainty = doubt.lowered(certainty, best)
-            return fuse(grounded, learnt, weight), _doubted(sure, doubt, best) if weight <= 0 else _clipped, certainty
-        return fuse(grounded, learnt, weight), _clipped, certainty
+            if weight <= 0:
+                return grounded, _doubted(sure, doubt, best), certainty
+        fused = fuse(grounded, learnt, weight)
+        return fused, _shared(certainty, fused), certainty
 
     def _unrelated(self, text: str) -> TextVectors:
         """A question about nothing in particular; where words have no look of their own, one of the taught looks."""
@@ -290,9 +292,7 @@ class Answerer:
             best = best_windows(w, top, self.options.overlap)
         for i in best:
             video = passages[int(w.passage[i])].stored.video
-            score = (
-                sure(float(w.scores[i])) if grounded.source == "zero-shot" else min(max(float(w.scores[i]), 0.0), 1.0)
-            )
+            score = sure(float(w.scores[i]))
             score = min(score, out[-1].score) if out else score
             out.append(
                 Moment(video.id, video.path, float(w.starts[i]), float(w.ends[i]), score, grounded.source, category)
@@ -312,6 +312,12 @@ def _doubted(sure: Callable[[float], float], doubt: Doubt, best: float) -> Calla
     return lambda score: doubt.lowered(sure(score), best)
 
 
+def _shared(certainty: float, fused: Grounded) -> Callable[[float], float]:
+    """Votes are no probabilities: the best window gets that of the whole answer, the others in proportion."""
+    best = max(float(fused.windows.scores.max(initial=0.0)), 1e-9)
+    return lambda votes: certainty * min(max(votes / best, 0.0), 1.0)
+
+
 def _clipped(score: float) -> float:
-    """The network's and fused scores are in [0, 1] already."""
+    """The network's scores are in [0, 1] already."""
     return min(max(score, 0.0), 1.0)

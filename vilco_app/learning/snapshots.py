@@ -117,6 +117,25 @@ class Snapshots:
         write_json(self.folder / "active.json", {"active": snapshot})
         return snapshot
 
+    def remove(self, ref: str) -> str:
+        """Delete a snapshot for good -> its id. Raises VilcoError for the base one and for the one answers come from.
+
+        Snapshots learnt on top of it are whole by themselves and stay.
+        """
+        snapshot = self.find(ref)
+        if snapshot in (BASE, self.active()):
+            what = "is what ships with vilco" if snapshot == BASE else "answers questions at present"
+            raise VilcoError("snapshot-in-use", f"snapshot {snapshot}: {what}.", "Choose another first: vilco use ID")
+        hidden = self.path(snapshot).with_name(f".{snapshot}.gone")
+        try:
+            os.replace(self.path(snapshot), hidden)  # gone at once and whole, whatever becomes of the rest
+        except OSError as error:
+            raise VilcoError(
+                "storage-failed", f"{self.path(snapshot)}: {error.strerror}.", "Check the disk and the folder."
+            ) from error
+        shutil.rmtree(hidden, ignore_errors=True)
+        return snapshot
+
     def save(
         self,
         card: Mapping[str, Any],

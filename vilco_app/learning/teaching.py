@@ -107,8 +107,8 @@ def choose_strength(
         return choices[int(index) - 1], why
     loss = table[:, 0] - table[:, 1 + choices.index(CAREFUL)]
     if loss.mean() > loss.std(ddof=1) / np.sqrt(len(loss)) + 1e-9:  # one single loss is exactly one standard error
-        return None, f"{why}; nearly the same words would cost {loss.mean():.3f}"
-    return CAREFUL, f"{why}; only questions in nearly the same words are helped"
+        return None, f"{why}; used for nearly the same words only, it would still cost {loss.mean():.3f}"
+    return CAREFUL, f"{why}, and no loss where it is used for nearly the same words only"
 
 
 def _asked_again(entry: Taught, directions: Directions, choices: Sequence[Choice], prober: Prober) -> list[float]:

@@ -106,7 +106,7 @@ class Library:
         return [snapshot.video(video) for video in snapshot.records]
 
     def resolve(self, ref: str | Path) -> Video:
-        """The recording of a path, an id or a unique prefix of one.
+        """The recording of a path, an id, a unique prefix of one, or the file name that answers show.
 
         Raises VilcoError("no-such-video" | "ambiguous-video").
         """
@@ -119,8 +119,12 @@ class Library:
             found = [known.video] if known is not None and known.video in snapshot.records else []
         if not found and text:
             found = [v for v in snapshot.records if v.startswith(text.lower())]
+        if not found and text and not Path(path).exists():  # another file of this name is not meant by it
+            found = [v.id for v in snapshot.records.values() if text in {Path(part).name for part in v.parts}]
         if len(found) > 1:
-            raise VilcoError("ambiguous-video", f"{text}: fits {', '.join(found)}.", "Give more digits of the id.")
+            raise VilcoError(
+                "ambiguous-video", f"{text}: fits {', '.join(found)}.", "Give the path, or more digits of the id."
+            )
         if not found:
             raise VilcoError("no-such-video", f"{text}: not in this library.", f"Add it with: vilco add {text}")
         return snapshot.video(found[0])

@@ -112,11 +112,13 @@ def test_activities_carry_their_names(page: Any) -> None:
 
 def test_a_thing_marked_in_the_player_is_found(page: Any) -> None:
     page.click("role=tab[name='In words']")
+    page.route("**/source/*", lambda route: (page.wait_for_timeout(700), route.continue_()))  # a slow machine
     page.click(".v-row:has-text('carphone')")
-    page.wait_for_function("document.getElementById('v-video').readyState >= 2")
     page.click("role=tab[name='With a picture']")
-    page.click("#v-frame-button")
+    page.click("#v-frame-button")  # pressed before the video is there
     sheet = page.wait_for_selector("#v-draw", state="visible")
+    page.unroute("**/source/*")
+    page.wait_for_function("document.getElementById('v-video').readyState >= 2")
     box = sheet.bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] * 0.3)
     page.mouse.down()

@@ -1,7 +1,7 @@
 // One player for the whole page: opens recordings by id, seeks by time of the recording, shows boxes, marks a thing.
 (() => {
   "use strict";
-  const state = { card: null, parts: [], part: 0, spans: [] };
+  const state = { card: null, parts: [], part: 0, spans: [], opening: null };
   const get = (id) => document.getElementById(id);
   const clock = (s) => {
     s = Math.max(0, Math.floor(s));
@@ -43,7 +43,11 @@
     if (state.parts.length) openPart(index, time - state.parts[index].offset, play);
   }
 
-  async function show(card) {
+  function show(card) {
+    return (state.opening = open(card));
+  }
+
+  async function open(card) {
     const same = state.card && state.card.video === card.video && state.parts.length;
     state.card = card;
     drawStrip();
@@ -223,7 +227,8 @@
   }
 
   // Mark a thing: the player pauses, a box is dragged over it, "ID time x1 y1 x2 y2" goes to the page.
-  function mark() {
+  async function mark() {
+    await state.opening; // pressed while the video is still being opened
     return new Promise((done) => {
       const video = get("v-video"), sheet = get("v-draw");
       if (!state.card || !state.parts.length) {

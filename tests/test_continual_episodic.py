@@ -92,18 +92,21 @@ def test_episodic_realigns_the_heads_and_nothing_else() -> None:
     assert all(torch.equal(ends[0][n], ends[1][n]) != (n in heads) for n in ends[0])
 
 
-def test_what_the_old_model_got_wrong_is_hardly_distilled() -> None:
+@pytest.mark.parametrize(
+    ("squared", "distance"), [(True, 2.0**2), (False, 0.5 * 2.0**2)], ids=["outputs", "likelihoods"]
+)
+def test_what_the_old_model_got_wrong_is_hardly_distilled(squared: bool, distance: float) -> None:
     learner = Linear(torch.tensor([[1.0]]), "gaussian")
     old = plain([1.0], [1.0], targets=[[1.0], [1.0]])
     old = [replace(s, stored={"z": torch.tensor([3.0])}, trust=t) for s, t in zip(old, (1.0, 0.25), strict=True)]
-    strategy = make_strategy("episodic", stored=0.6, least=2)
+    strategy = make_strategy("episodic", stored=0.6, least=2, squared=squared)
     strategy.buffer.add(old, torch.Generator())  # type: ignore[attr-defined]
     new = plain([0.0], targets=[[0.0]], task=1)
     ctx = Ctx(learner, Task(1), new, torch.Generator().manual_seed(0), PLAN)
     ctx.batch = strategy.compose_batch(Batch.of(new), ctx)
     ctx.batch.data = learner.collate(ctx.batch.samples)
     value = strategy.penalty(learner.loss(ctx.batch, 1), ctx)["distillation"]
-    assert float(value.detach()) == pytest.approx(0.6 * (1.0 + 0.25) / 2 * 0.5 * 2.0**2)
+    assert float(value.detach()) == pytest.approx(0.6 * (1.0 + 0.25) / 2 * distance)
 
 
 def test_trust_falls_with_the_loss_above_the_median() -> None:

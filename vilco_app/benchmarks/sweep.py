@@ -15,7 +15,7 @@ NOISE = (0.6, 1.0)
 MEMORY = (0.02, 0.065)  # share of all training questions
 SEEDS = (11, 12, 13)  # options were chosen on 0, 1, 2
 STEPS = 50  # a stage: five epochs of 100 questions in batches of ten
-REPLAY = ("reservoir", "vilco", "episodic")
+REPLAY = ("reservoir", "vilco", "derpp", "episodic")
 BOUNDS = ("naive", "joint")  # need no memory, so they are run once a noise
 
 
@@ -34,7 +34,7 @@ def sweep(progress: Any = None, workers: int = 2) -> list[dict[str, Any]]:
             where = f"noise {noise:g}, memory {share:.1%}"
             for name in REPLAY:
                 rows += _scores(table, name, f"{where}, {name}")
-            for other in REPLAY[:2]:
+            for other in REPLAY[:-1]:
                 for label, value in zip(("", ", low", ", high"), table.difference("episodic", other), strict=True):
                     rows.append(_row(f"{where}, episodic - {other}{label}", 100 * value, "points"))
     return rows

@@ -33,7 +33,7 @@ class Options:
     share: float = 0.5  # of the loss for replayed samples
     least: int = 8  # replayed samples per step at least, so that a stage of one example still rehearses
     stored: float = 0.5  # a: weight of the stored-output term
-    squared: bool = True  # outputs compared as they are (DER); likelihoods saturate: 2 to 3 points less with a memory of 2 %
+    squared: bool = True  # outputs compared as they are (DER): likelihoods saturate, 2 to 3 points less at 2 % memory
     current: float = 0.0  # c: the previous model's say on old classes in new samples: one more pass, no gain
     gate: float = 0.3  # least stored probability at a place for its boundary to be matched
     trunk: float = 1.0  # learning-rate factor of the trunk from the second stage on; 0.3 cost 3 points
@@ -97,7 +97,9 @@ class Method(Strategy):
         assert batch is not None
         terms = self.told.term(ctx, options.narration_weight)
         replayed = [s.stored if o == "replay" else {} for s, o in zip(batch.samples, batch.origin, strict=True)]
-        stored = divergence(result.outputs, replayed, Rule(squared=options.squared, gate=options.gate), [s.trust for s in batch.samples])
+        stored = divergence(
+            result.outputs, replayed, Rule(squared=options.squared, gate=options.gate), [s.trust for s in batch.samples]
+        )
         teacher = batch.teacher.get("episodic", [])
         new = batch.origin.count("new")
         targets = flat_outputs(teacher, new) if teacher else []

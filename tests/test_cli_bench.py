@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from vilco_app.benchmarks.machine import Row, decode_rate, make_film, measured
+from vilco_app.benchmarks.machine import decode_rate, make_film, measured
+from vilco_app.benchmarks.rows import Row
 from vilco_app.benchmarks.speed import GROUPS, speed
 from vilco_app.benchmarks.standin import StandIn
 from vilco_app.cli_print import bench_text

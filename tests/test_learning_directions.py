@@ -19,7 +19,7 @@ from vilco_app.cli_print import learnt_text
 from vilco_app.encoders.base import Blocks, TextVectors
 from vilco_app.learning import presets, restoring
 from vilco_app.learning.active import serving
-from vilco_app.learning.directions import SHRINKAGE, Directions, Taught, discriminant, look, spread_of
+from vilco_app.learning.directions import SHRINKAGE, Directions, Footing, Taught, discriminant, look, spread_of
 from vilco_app.learning.resolving import resolve_stage
 from vilco_app.learning.snapshots import DIRECTIONS, Snapshots
 from vilco_app.learning.teaching import (
@@ -228,7 +228,7 @@ def test_the_direction_is_fishers_of_unit_deviation() -> None:
 def test_a_look_scores_its_window_highest_and_deviates_by_one() -> None:
     library = footage()
     stored, window = library.stored("v0.mp4"), when(library, "v0.mp4", "cat")
-    scene, thing = look(stored, [window], TinyProfile.blocks)
+    scene, thing = look(stored, [window], TinyProfile.blocks, Footing.of(stored, TinyProfile.blocks))
     scores = np.asarray(stored.globals, np.float32) @ scene
     inside = (stored.times >= window[0]) & (stored.times < window[1])
     assert scores[inside].min() > scores[~inside].max() and scores.std() == pytest.approx(1.0, rel=0.02)

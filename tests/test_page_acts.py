@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,8 @@ from vilco_app.values import Answer, Moment, Searched
 
 
 @pytest.fixture(scope="module")
-def memory(make_home: Callable[[], Path], street: Path) -> EpisodicMemory:
-    memory = EpisodicMemory(make_home())
-    memory.add(street)
-    return memory
+def memory(street_memory: EpisodicMemory) -> EpisodicMemory:
+    return street_memory
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,8 @@ NASTY = "<img src=x onerror=alert(1)>\"'&"
 
 
 @pytest.fixture(scope="module")
-def memory(make_home: Callable[[], Path], street: Path) -> EpisodicMemory:
-    memory = EpisodicMemory(make_home())
-    memory.add(street)
-    return memory
+def memory(street_memory: EpisodicMemory) -> EpisodicMemory:
+    return street_memory
 
 
 @pytest.fixture(scope="module")

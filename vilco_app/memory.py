@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +95,6 @@ class EpisodicMemory(Parts):
                 "Give a start before the end, both inside the video.",
             )  # fmt: skip
         span = span[0], min(span[1], found.duration)
-        from contextlib import suppress
-
         from vilco_app import learning
 
         with suppress(VilcoError):  # a damaged snapshot is named by the second round

@@ -16,24 +16,20 @@ from vilco_app.answering.curve import Passage
 from vilco_app.answering.options import Options
 from vilco_app.answering.windows import Windows, covered, overlaps
 from vilco_app.encoders.base import Blocks
+from vilco_app.encoders.cells import unit
 
 
 def looks_of(rows: np.ndarray, mean: np.ndarray, blocks: Blocks) -> np.ndarray:
     """rows [n, Dg] of samples -> the look of each [n, Dg], of unit length (zeros where it shows just the mean)."""
     out = np.asarray(rows, dtype=np.float32) - mean
     for s in blocks.slices():
-        out[:, s] /= np.maximum(np.linalg.norm(out[:, s], axis=1, keepdims=True), 1e-6)
-    return _unit(out)
+        out[:, s] = unit(out[:, s])
+    return unit(out)
 
 
 def look_of(rows: np.ndarray, mean: np.ndarray, blocks: Blocks) -> np.ndarray:
     """rows [n, Dg] of one stretch -> its look [Dg], of unit length: the mean of its samples' looks."""
-    return _unit(looks_of(rows, mean, blocks).mean(axis=0))
-
-
-def _unit(x: np.ndarray) -> np.ndarray:
-    unit: np.ndarray = x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6)
-    return unit
+    return unit(looks_of(rows, mean, blocks).mean(axis=0))
 
 
 class Looks:

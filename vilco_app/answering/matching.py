@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from vilco_app.encoders.base import Profile
+from vilco_app.encoders.cells import unit
 from vilco_app.network.visual_maps import correspondences, standing
 
 if TYPE_CHECKING:
@@ -84,10 +85,6 @@ class Picture:
     def maps(self, cells: np.ndarray) -> np.ndarray:
         """cells [h, w, C] of a frame as encoded -> correspondence maps [h, w, CHANNELS], what a trained head reads."""
         return correspondences(*self.heat(cells), self.parts)
-
-
-def unit(x: np.ndarray) -> np.ndarray:
-    return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6)
 
 
 def scaled(image: np.ndarray, longer: int) -> np.ndarray:

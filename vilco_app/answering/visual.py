@@ -12,10 +12,11 @@ import numpy as np
 from vilco_app.answering.calibrate import picture_confidence
 from vilco_app.answering.curve import Passage, region_scores, smooth
 from vilco_app.answering.grounding import ZeroShotGrounder
-from vilco_app.answering.matching import Match, PictureJudge, Sight, mean_cell, picture_cells, picture_of, unit
+from vilco_app.answering.matching import Match, PictureJudge, Sight, mean_cell, picture_cells, picture_of
 from vilco_app.answering.options import Options
 from vilco_app.answering.windows import Windows, best_windows, score_spans
 from vilco_app.encoders.base import Profile
+from vilco_app.encoders.cells import unit
 from vilco_app.library.types import LibraryView
 from vilco_app.values import Moment, Source, TimedBox, Track, Video, VilcoError
 

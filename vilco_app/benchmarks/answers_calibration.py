@@ -8,7 +8,6 @@ one clip left out at a time: its questions, also where they were asked of the ot
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 
 from vilco_app.answering.calibrate import TYPICAL_WEIGHT
 from vilco_app.benchmarks.answers import _read
+from vilco_app.benchmarks.answers_variants import arguments
 from vilco_app.evaluation.retrieval import auroc
 
 PENALTY = 1.0  # of the squared coefficients of inputs of unit deviation
@@ -89,11 +89,7 @@ def held_out(cases: Cases, columns: Sequence[int]) -> np.ndarray:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("cases", type=Path)
-    parser.add_argument("names", nargs="+")
-    parser.add_argument("--home", type=Path)
-    args = parser.parse_args()
+    args = arguments(__doc__)
     with tempfile.TemporaryDirectory() as scratch:
         cases = collect(args.cases, args.names, args.home or Path(scratch))
     there = cases.labels == 1

@@ -92,12 +92,17 @@ def _measure(answerer: Answerer, lists: Sequence[tuple[Any, dict[str, Any]]]) ->
     return {**out, "AUROC": auroc(present, absent)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+def arguments(about: str | None) -> argparse.Namespace:
+    """CASES NAME... [--home HOME]. about: the docstring of the module that is run."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0] if about else None)
     parser.add_argument("cases", type=Path)
     parser.add_argument("names", nargs="+")
     parser.add_argument("--home", type=Path)
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = arguments(__doc__)
     with tempfile.TemporaryDirectory() as scratch:
         for label, metrics in variants(args.cases, args.names, args.home or Path(scratch)):
             cells = " | ".join(f"{v:.2f}" for v in metrics.values())

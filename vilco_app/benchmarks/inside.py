@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from vilco_app.benchmarks.forgetting import Run, Trained, Watch, hits, run
+from vilco_app.benchmarks.rows import row
 from vilco_app.benchmarks.synthetic import SyntheticSettings, SyntheticStage
 from vilco_app.continual import matrix, measures
 from vilco_app.continual.plan import StepRecord
@@ -134,7 +135,7 @@ def inside(progress: Any = None, names: Sequence[str] = NAMES, seeds: Sequence[i
 
 def _rows(name: str, looks: list[Inside], runs: list[Run]) -> list[dict[str, Any]]:
     rows = [
-        _row(
+        row(
             f"{name}: plasticity slope of R@1 per stage",
             100 * _mean([matrix.plasticity_slope(r.matrix) for r in runs]),
             "points",
@@ -145,23 +146,19 @@ def _rows(name: str, looks: list[Inside], runs: list[Run]) -> list[dict[str, Any
         if key == "stability gap":
             gaps = [_mean([s[key] for s in look.stages[1:]]) for look in looks]
             rows.append(
-                _row(
+                row(
                     f"{name}: stability gap, mean of stages 2 to {len(looks[0].stages)}", factor * _mean(gaps), "points"
                 )
             )
             continue
         for where, k in (("first", 0), ("last", -1)):
             rows.append(
-                _row(f"{name}: {key}, after the {where} stage", factor * _mean([x.stages[k][key] for x in looks]), unit)
+                row(f"{name}: {key}, after the {where} stage", factor * _mean([x.stages[k][key] for x in looks]), unit)
             )
     for key in looks[0].end():
-        rows.append(_row(f"{name}: {key}", 100 * _mean([x.end()[key] for x in looks]), "%"))
+        rows.append(row(f"{name}: {key}", 100 * _mean([x.end()[key] for x in looks]), "%"))
     return rows
 
 
 def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if len(values) else float("nan")
-
-
-def _row(name: str, value: float | None, unit: str) -> dict[str, Any]:
-    return {"name": name, "value": value, "unit": unit, "target": None, "limit": None}

@@ -21,15 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from vilco_app.benchmarks.rows import row
 from vilco_app.jobs import polite_environment, stand_back
 from vilco_app.values import VilcoError
 
 Row = dict[str, Any]
 MINUTES = 10
-
-
-def row(name: str, value: float | None, unit: str, target: float | None = None, limit: str | None = None) -> Row:
-    return {"name": name, "value": value, "unit": unit, "target": target, "limit": limit}
 
 
 def learn(only: Sequence[str] | None = None, progress: Any = None, cases: Path | None = None) -> list[Row]:

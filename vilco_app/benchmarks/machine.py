@@ -9,25 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vilco_app.benchmarks.rows import Row
 from vilco_app.values import VilcoError
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measured number. limit: "max" = the value should be at most `target`, "min" = at least; None = no target."""
-
-    name: str
-    value: float | None
-    unit: str
-    target: float | None = None
-    limit: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass
@@ -41,7 +28,6 @@ class Clock:
 @contextmanager
 def measured() -> Iterator[Clock]:
     """Time a block."""
-    import os
 
     def cpu() -> float:
         children = os.times()

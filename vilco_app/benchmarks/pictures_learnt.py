@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from vilco_app.benchmarks.answers import _read, _visual
+from vilco_app.benchmarks.rows import row
 from vilco_app.benchmarks.transfer import apart
 from vilco_app.evaluation.retrieval import paired_bootstrap
 from vilco_app.values import Box, VilcoError
@@ -152,14 +153,14 @@ def _grown(box: Box, share: float) -> Box:
 def _rows(asked: Asked, runs: int) -> list[dict[str, Any]]:
     before = np.array(asked.before)
     rows = [
-        _row("trainings on the pictures of one list", float(runs), ""),
-        _row("pictures asked over the other lists", float(len(before)), ""),
-        _row("weight chosen for the head, in the frames: mean", float(np.mean([f for f, _ in asked.weights])), ""),
-        _row("weight chosen for the head, in the boxes: mean", float(np.mean([b for _, b in asked.weights])), ""),
-        _row("learning, one thread or more: processor time, most", max(asked.seconds), "s", 60, "max"),
-        _row("  of which checks: wall clock, most", max(asked.checks), "s"),
+        row("trainings on the pictures of one list", float(runs), ""),
+        row("pictures asked over the other lists", float(len(before)), ""),
+        row("weight chosen for the head, in the frames: mean", float(np.mean([f for f, _ in asked.weights])), ""),
+        row("weight chosen for the head, in the boxes: mean", float(np.mean([b for _, b in asked.weights])), ""),
+        row("learning, one thread or more: processor time, most", max(asked.seconds), "s", 60, "max"),
+        row("  of which checks: wall clock, most", max(asked.checks), "s"),
     ]
-    rows += [_row(f"before: {m}", 100 * float(before[:, k].mean()), unit) for k, (m, unit) in enumerate(MEASURES)]
+    rows += [row(f"before: {m}", 100 * float(before[:, k].mean()), unit) for k, (m, unit) in enumerate(MEASURES)]
     named = [
         ("after", asked.after),
         *((f"head forced to {f:g} in frames, {b:g} in boxes", v) for (f, b), v in asked.forced.items()),
@@ -170,16 +171,12 @@ def _rows(asked: Asked, runs: int) -> list[dict[str, Any]]:
             gap = paired_bootstrap(values[:, k].tolist(), before[:, k].tolist())
             target = (0.0, "min") if name == "after" else (None, None)
             rows += [
-                _row(f"{name}: {measure}", 100 * float(values[:, k].mean()), unit),
-                _row(f"{name} - before, {measure}: 95 % interval, low", 100 * gap.low, "points", *target),
-                _row(f"{name} - before, {measure}: 95 % interval, high", 100 * gap.high, "points"),
+                row(f"{name}: {measure}", 100 * float(values[:, k].mean()), unit),
+                row(f"{name} - before, {measure}: 95 % interval, low", 100 * gap.low, "points", *target),
+                row(f"{name} - before, {measure}: 95 % interval, high", 100 * gap.high, "points"),
             ]
     own, forced = np.array(asked.own), np.array(asked.own_forced)
     for k, (measure, unit) in enumerate(MEASURES[2:], 2):
-        rows.append(_row(f"the taught pictures themselves, before: {measure}", 100 * float(own[:, k].mean()), unit))
-        rows.append(_row("the same, the head alone in the frames", 100 * float(forced[:, k].mean()), unit))
+        rows.append(row(f"the taught pictures themselves, before: {measure}", 100 * float(own[:, k].mean()), unit))
+        rows.append(row("the same, the head alone in the frames", 100 * float(forced[:, k].mean()), unit))
     return rows
-
-
-def _row(name: str, value: float, unit: str, target: float | None = None, limit: str | None = None) -> dict[str, Any]:
-    return {"name": name, "value": value, "unit": unit, "target": target, "limit": limit}

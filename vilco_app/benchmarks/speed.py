@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vilco_app.benchmarks.machine import Row, machine_rows, make_film
+from vilco_app.benchmarks.machine import machine_rows, make_film
+from vilco_app.benchmarks.rows import Row
 from vilco_app.values import VilcoError
 
 Progress = Callable[[float, float, str], None]

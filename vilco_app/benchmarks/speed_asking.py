@@ -8,7 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from vilco_app.benchmarks.machine import Row, measured
+from vilco_app.benchmarks.machine import measured
+from vilco_app.benchmarks.rows import Row
 from vilco_app.benchmarks.speed_indexing import QUESTION
 
 if TYPE_CHECKING:

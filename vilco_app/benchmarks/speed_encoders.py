@@ -8,7 +8,8 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from vilco_app.benchmarks.machine import Row, matmul_peak
+from vilco_app.benchmarks.machine import matmul_peak
+from vilco_app.benchmarks.rows import Row
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vilco_app.benchmarks.machine import Row, best_of, in_child, measured
+from vilco_app.benchmarks.machine import best_of, in_child, measured
+from vilco_app.benchmarks.rows import Row
 
 if TYPE_CHECKING:
     from vilco_app.benchmarks.speed import Bench

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vilco_app.benchmarks.machine import Row, in_child
+from vilco_app.benchmarks.machine import in_child
+from vilco_app.benchmarks.rows import Row
 
 if TYPE_CHECKING:
     from vilco_app.benchmarks.speed import Bench

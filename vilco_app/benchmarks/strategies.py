@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from vilco_app.benchmarks.forgetting import SHARE, Trained, hits, many, options_for, small_network
+from vilco_app.benchmarks.rows import row
 from vilco_app.benchmarks.synthetic import SyntheticSettings, synthetic_stages
 from vilco_app.continual import STRATEGIES, Plan, Task, fit, make_strategy
 from vilco_app.continual.intervals import over_seeds
@@ -42,9 +43,9 @@ def grid(
         found = np.mean([chosen_on(name, seed) for seed in seeds], 0)
         for value, (old, new) in zip(next(iter(GRID[name].values())), found, strict=True):
             label = f"{name}, {next(iter(GRID[name]))} {value:g}"
-            rows.append(_row(f"{label}: R@1, old and new stage", 50 * float(old + new), "%"))
-            rows.append(_row(f"{label}: R@1, old stage", 100 * float(old), "%"))
-            rows.append(_row(f"{label}: R@1, new stage", 100 * float(new), "%"))
+            rows.append(row(f"{label}: R@1, old and new stage", 50 * float(old + new), "%"))
+            rows.append(row(f"{label}: R@1, old stage", 100 * float(old), "%"))
+            rows.append(row(f"{label}: R@1, new stage", 100 * float(new), "%"))
         if progress is not None:
             progress(i + 1, len(names), name)
     return rows
@@ -97,16 +98,12 @@ def strategies(
         label = case[0] + (", stage known" if case[1] else "")
         scores = over_seeds([100 * float(np.nanmean(r.matrix[-1])) for r in mine])
         for end, value in zip(("", ", low", ", high"), scores, strict=True):
-            rows.append(_row(f"{label}: R@1{end}", value, "%"))
+            rows.append(row(f"{label}: R@1{end}", value, "%"))
         if case[0] != "joint":
-            rows.append(_row(f"{label}: BwF", 100 * float(np.mean([r.bwf for r in mine])), "points"))
-            rows.append(_row(f"{label}: FwT", 100 * float(np.mean([r.fwt for r in mine])), "points"))
-        rows.append(_row(f"{label}: training", seconds[case], "processor s"))
+            rows.append(row(f"{label}: BwF", 100 * float(np.mean([r.bwf for r in mine])), "points"))
+            rows.append(row(f"{label}: FwT", 100 * float(np.mean([r.fwt for r in mine])), "points"))
+        rows.append(row(f"{label}: training", seconds[case], "processor s"))
         if ("naive", False) in seconds:
-            rows.append(_row(f"{label}: training against naive", relative_cost(seconds, ("naive", False))[case], "x"))
-        rows.append(_row(f"{label}: kept between stages", mine[0].cost.bytes / 1e6, "MB"))
+            rows.append(row(f"{label}: training against naive", relative_cost(seconds, ("naive", False))[case], "x"))
+        rows.append(row(f"{label}: kept between stages", mine[0].cost.bytes / 1e6, "MB"))
     return rows
-
-
-def _row(name: str, value: float | None, unit: str) -> dict[str, Any]:
-    return {"name": name, "value": value, "unit": unit, "target": None, "limit": None}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from vilco_app.benchmarks.forgetting import Table, Trained, compare
+from vilco_app.benchmarks.rows import row
 from vilco_app.benchmarks.synthetic import SyntheticSettings
 
 NOISE = (0.6, 1.0)
@@ -36,17 +37,13 @@ def sweep(progress: Any = None, workers: int = 2) -> list[dict[str, Any]]:
                 rows += _scores(table, name, f"{where}, {name}")
             for other in REPLAY[:-1]:
                 for label, value in zip(("", ", low", ", high"), table.difference("episodic", other), strict=True):
-                    rows.append(_row(f"{where}, episodic - {other}{label}", 100 * value, "points"))
+                    rows.append(row(f"{where}, episodic - {other}{label}", 100 * value, "points"))
     return rows
 
 
 def _scores(table: Table, name: str, label: str) -> list[dict[str, Any]]:
     seconds = sum(sum(r.seconds) for r in table.results[name]) / len(table.results[name])
-    rows = [_row(f"{label}: R@1", 100 * float(table.accs(name).mean()), "%")]
+    rows = [row(f"{label}: R@1", 100 * float(table.accs(name).mean()), "%")]
     if name != "joint":
-        rows.append(_row(f"{label}: BwF", 100 * float(table.bwfs(name).mean()), "points"))
-    return [*rows, _row(f"{label}: training", seconds, "processor s")]
-
-
-def _row(name: str, value: float, unit: str) -> dict[str, Any]:
-    return {"name": name, "value": value, "unit": unit, "target": None, "limit": None}
+        rows.append(row(f"{label}: BwF", 100 * float(table.bwfs(name).mean()), "points"))
+    return [*rows, row(f"{label}: training", seconds, "processor s")]

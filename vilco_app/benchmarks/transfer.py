@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vilco_app.benchmarks.rows import row
 from vilco_app.evaluation.retrieval import auroc, hit_at, paired_bootstrap
 from vilco_app.values import MomentQuery, TextQuery, VilcoError
 
@@ -238,11 +239,11 @@ def _rows(asked: Asked, runs: int) -> list[Row]:
     """Questions asked after several trainings count once in the interval: their hits are averaged first."""
     before = asked.paired("before")[0]
     rows = [
-        _row("trainings on 20 examples", float(runs), ""),
-        _row("questions over other videos, reworded", float(len(before)), ""),
-        _row("strength chosen for taught directions: mean", float(np.mean(asked.strengths)), ""),
-        _row("weight chosen for the network: mean", float(np.mean(asked.weights)), ""),
-        _row("before: R@1 at IoU 0.3", 100 * float(np.mean(before)), "%"),
+        row("trainings on 20 examples", float(runs), ""),
+        row("questions over other videos, reworded", float(len(before)), ""),
+        row("strength chosen for taught directions: mean", float(np.mean(asked.strengths)), ""),
+        row("weight chosen for the network: mean", float(np.mean(asked.weights)), ""),
+        row("before: R@1 at IoU 0.3", 100 * float(np.mean(before)), "%"),
     ]
     for name in asked.hits:
         if name != "before":
@@ -255,8 +256,8 @@ def _group_rows(asked: Asked, group: str) -> list[Row]:
     if not before:
         return []
     return [
-        _row(f"{group}: questions", float(len(before)), ""),
-        _row(f"{group}: before: R@1 at IoU 0.3", 100 * float(np.mean(before)), "%"),
+        row(f"{group}: questions", float(len(before)), ""),
+        row(f"{group}: before: R@1 at IoU 0.3", 100 * float(np.mean(before)), "%"),
         *_gap_rows(f"{group}: after", after, before),
     ]
 
@@ -265,8 +266,8 @@ def _thing_rows(asked: Asked) -> list[Row]:
     """The same interval when whole things are drawn, since one thing's questions rise and fall together."""
     gap = paired_bootstrap(*asked.paired("after", by="thing"))
     return [
-        _row("after - before, drawn by thing: 95 % interval, low", 100 * gap.low, "points"),
-        _row("after - before, drawn by thing: 95 % interval, high", 100 * gap.high, "points"),
+        row("after - before, drawn by thing: 95 % interval, low", 100 * gap.low, "points"),
+        row("after - before, drawn by thing: 95 % interval, high", 100 * gap.high, "points"),
     ]
 
 
@@ -274,14 +275,14 @@ def _absent_rows(asked: Asked) -> list[Row]:
     """Are things that a recording does not show still told from those it does?"""
     there = np.array([bool(q.windows) for q in asked.questions])
     other = np.array([q.group != OWN for q in asked.questions])
-    rows = [_row("things not there asked for", float((other & ~there).sum()), "")]
+    rows = [row("things not there asked for", float((other & ~there).sum()), "")]
     for name in ("before", "after"):
         sure = np.array(asked.sure[name])
         right, wrong = sure[other & there], sure[other & ~there]
         rows += [
-            _row(f"{name}: told from those there (AUROC)", auroc(right.tolist(), wrong.tolist()), ""),
-            _row(f"{name}: called found though not there", 100 * float((wrong >= 0.5).mean()), "%"),
-            _row(f"{name}: called found and there", 100 * float((right >= 0.5).mean()), "%"),
+            row(f"{name}: told from those there (AUROC)", auroc(right.tolist(), wrong.tolist()), ""),
+            row(f"{name}: called found though not there", 100 * float((wrong >= 0.5).mean()), "%"),
+            row(f"{name}: called found and there", 100 * float((right >= 0.5).mean()), "%"),
         ]
     return rows
 
@@ -289,11 +290,7 @@ def _absent_rows(asked: Asked) -> list[Row]:
 def _gap_rows(name: str, ours: list[float], before: list[float], target: bool = False) -> list[Row]:
     gap = paired_bootstrap(ours, before)
     return [
-        _row(f"{name}: R@1 at IoU 0.3", 100 * float(np.mean(ours)), "%"),
-        _row(f"{name} - before: 95 % interval, low", 100 * gap.low, "points", 0.0 if target else None, "min" if target else None),
-        _row(f"{name} - before: 95 % interval, high", 100 * gap.high, "points"),
+        row(f"{name}: R@1 at IoU 0.3", 100 * float(np.mean(ours)), "%"),
+        row(f"{name} - before: 95 % interval, low", 100 * gap.low, "points", 0.0 if target else None, "min" if target else None),
+        row(f"{name} - before: 95 % interval, high", 100 * gap.high, "points"),
     ]  # fmt: skip
-
-
-def _row(name: str, value: float, unit: str, target: float | None = None, limit: str | None = None) -> Row:
-    return {"name": name, "value": value, "unit": unit, "target": target, "limit": limit}

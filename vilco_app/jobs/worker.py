@@ -59,7 +59,7 @@ class Jobs:
     """The jobs of a home. handlers: what this process can run, by kind; more can be registered. idle: called when
     `run_pending` has nothing left to do.
 
-    A job runs in the process that holds `indexes/worker.lock`; the lock ends with the process, however it ends.
+    A job runs in the process that holds `worker.lock` in `indexes`; the lock ends with the process, however it ends.
     """
 
     def __init__(

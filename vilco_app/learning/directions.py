@@ -18,6 +18,7 @@ import numpy as np
 from vilco_app.answering.keys import normalise
 from vilco_app.answering.nulls import NULL_QUESTIONS
 from vilco_app.answering.phrases import wanted
+from vilco_app.encoders.cells import unit
 
 if TYPE_CHECKING:
     from vilco_app.encoders.base import Blocks, TextVectors
@@ -48,8 +49,8 @@ class Taught:
 
     @property
     def key(self) -> str:
-        """What is looked for, in normal form: the same for the same question however it was asked."""
-        return normalise(wanted(self.text))
+        """See `key_of`."""
+        return key_of(self.text)
 
     def meets(self, video: str, start: float, end: float) -> bool:
         """Whether a window lies on any of [start, end] of a recording."""
@@ -58,6 +59,11 @@ class Taught:
     def together(self, other: Taught) -> bool:
         """Whether both have a window at the same time of the same recording."""
         return any(self.meets(other.video, s, t) for s, t in other.windows)
+
+
+def key_of(text: str) -> str:
+    """What a question looks for, in normal form: the same for the same question however it is asked."""
+    return normalise(wanted(text))
 
 
 class Directions:
@@ -157,7 +163,23 @@ class Directions:
         return self._apart
 
 
-def look(stored: Stored, windows: Sequence[tuple[float, float]], blocks: Blocks) -> tuple[np.ndarray, np.ndarray]:
+@dataclass(frozen=True)
+class Footing:
+    """What windows of a recording are held against. mean [Dg]; covariances: of each block [D, D]."""
+
+    mean: np.ndarray
+    covariances: tuple[np.ndarray, ...]
+
+    @staticmethod
+    def of(stored: Stored, blocks: Blocks) -> Footing:
+        """Of about SAMPLES frames spread over the recording; once a recording, for it costs more than all its windows."""
+        rows = np.asarray(stored.globals[:: max(1, len(stored) // SAMPLES)], dtype=np.float64)
+        return Footing(rows.mean(axis=0), tuple(np.atleast_2d(np.cov(rows[:, part].T)) for part in blocks.slices()))
+
+
+def look(
+    stored: Stored, windows: Sequence[tuple[float, float]], blocks: Blocks, footing: Footing
+) -> tuple[np.ndarray, np.ndarray]:
     """What sets the frames, and a region, inside `windows` apart from the rest of their recording -> scene [Dg], thing [Dr].
 
     Per block inverse(covariance) (mean inside - mean), the covariance shrunk, scaled to unit deviation over the recording.
@@ -168,12 +190,10 @@ def look(stored: Stored, windows: Sequence[tuple[float, float]], blocks: Blocks)
         inside |= (times >= s) & (times < t)
     if not inside.any():
         inside[int(np.argmin(np.abs(times - windows[0][0])))] = True
-    some = np.arange(0, len(times), max(1, len(times) // SAMPLES))
-    rows = np.asarray(stored.globals[some], dtype=np.float64)
-    apart = np.asarray(stored.globals[np.flatnonzero(inside)], np.float64).mean(axis=0) - rows.mean(axis=0)
+    apart = np.asarray(stored.globals[np.flatnonzero(inside)], np.float64).mean(axis=0) - footing.mean
     scene = np.zeros(len(apart))
-    for part in blocks.slices():
-        scene[part] = discriminant(apart[part], np.atleast_2d(np.cov(rows[:, part].T)))
+    for part, covariance in zip(blocks.slices(), footing.covariances, strict=True):
+        scene[part] = discriminant(apart[part], covariance)
     return scene.astype(np.float32), _thing(stored, inside)
 
 
@@ -201,16 +221,16 @@ def _thing(stored: Stored, inside: np.ndarray) -> np.ndarray:
     rows = [stored.regions(int(offsets[g]), int(offsets[g + 1])) for g in chosen]
     starts = np.cumsum([0, *(len(r) for r in rows)])
     raw = np.concatenate(rows)
-    unit = raw / np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), 1e-6)
-    unit -= unit.mean(axis=0)
+    apart = unit(raw)
+    apart -= apart.mean(axis=0)
     mine = np.arange(starts[within])
     mine = mine[:: max(1, len(mine) // CANDIDATES)]
-    likeness = unit[mine] @ unit.T
+    likeness = apart[mine] @ apart.T
     best = np.maximum.reduceat(likeness, starts[:-1], axis=1)  # [candidates, groups]
     outside = best[:, within:]
     found = int(np.argmax(best[:, :within].mean(axis=1) - outside.mean(axis=1) - outside.std(axis=1)))
     like = [starts[g] + int(np.argmax(likeness[found, starts[g] : starts[g + 1]])) for g in range(within)]
-    direction = unit[like].mean(axis=0)
+    direction = apart[like].mean(axis=0)
     deviation = float(np.std(raw @ direction))
     return (direction / deviation).astype(np.float32) if deviation > 1e-6 else none
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vilco_app.answering.calibrate import Doubt, logit
-from vilco_app.learning.scoring import KINDS, Probe
+from vilco_app.learning.scoring import KINDS, Probe, cross_validated
 
 if TYPE_CHECKING:
     from vilco_app.answering.answerer import Answerer
@@ -38,24 +38,15 @@ def choose_doubt(probes: Sequence[Probe], library: Any, profile: Any) -> tuple[D
 
 def fit_doubt(present: np.ndarray, before: np.ndarray, best: np.ndarray) -> tuple[Doubt | None, str]:
     """present [n] bool; before [n] confidences; best [n] the network's best window scores -> as `choose_doubt`."""
-    n = len(present)
     heights = [float(np.quantile([logit(b) for b in best], q)) for q in LEVELS]
     choices = [Doubt(0.0, 0.0), *(Doubt(s, h) for s in SLOPES for h in heights)]
     after = np.array([[d.lowered(float(c), float(b)) for d in choices] for c, b in zip(before, best, strict=True)])
     right = np.clip(np.where(present[:, None], after, 1.0 - after), 1e-4, 1.0)
-    loss = -np.log(right)  # [n, choices]
-    folds = n if n < 20 else 10
-    owner = np.arange(n) % folds
-    gain = np.zeros(n)
-    for f in range(folds):
-        out = owner == f
-        gain[out] = loss[out, 0] - loss[out][:, int(loss[~out].mean(axis=0).argmin())]
-    mean, error = float(gain.mean()), float(gain.std(ddof=1) / np.sqrt(n))
-    how = f"{'leave-one-out' if folds == n else '10-fold cross-validation'} over {n} examples"
-    if mean <= error or mean <= 0:
-        return None, f"{how}: confidences get no truer beyond one standard error ({mean:+.3f} nats, error {error:.3f})"
-    chosen = choices[int(loss.mean(axis=0).argmin())]
-    return chosen, f"{how}: confidences truer by {mean:.3f} nats (error {error:.3f})"
+    found = cross_validated(np.log(right))  # [n, choices]
+    if not found.earned:
+        said = f"no truer beyond one standard error ({found.gain:+.3f} nats, error {found.error:.3f})"
+        return None, f"{found.how}: confidences get {said}"
+    return choices[found.best], f"{found.how}: confidences truer by {found.gain:.3f} nats (error {found.error:.3f})"
 
 
 def _confidences(probes: Sequence[Probe], library: Any, profile: Any) -> np.ndarray:

@@ -32,7 +32,7 @@ WEIGHTS = (
     0.0,
     0.5,
     1.0,
-)  # in the frames and in the boxes: every pair costs a tenth of a second a probe, on some thirty frames
+)  # in the frames and in the boxes: a pair costs a tenth of a second a probe, on some thirty frames
 NEAR = 1.0  # seconds between a labelled box and the one held against it
 
 

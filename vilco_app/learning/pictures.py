@@ -26,12 +26,8 @@ class Defaults:
     """How picture examples are made and checked."""
 
     frames: int = 16  # of an example; half on the track at most, where the thing is known to be
-    apart: float = (
-        1.0  # seconds around the labelled windows left out: the thing may well be seen outside its annotation
-    )
-    doubtful: float = (
-        0.03  # cosine; what the finder thinks as sure as the labelled frames may be an unlabelled appearance
-    )
+    apart: float = 1.0  # seconds around the labelled windows left out: the thing may be seen outside its annotation
+    doubtful: float = 0.03  # cosine; what the finder thinks as sure as labelled frames may be an unlabelled appearance
     kept: int = 128  # channels the picture's mean cell is projected to, by which the buffer tells examples apart
     probes: int = 16  # examples the finder is run for to choose the weight: 1.5 processor seconds each
     folds: int = 3  # trainings without a third of the new stage each, when held-out examples are fewer than `probes`

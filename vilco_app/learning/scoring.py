@@ -135,19 +135,40 @@ def weigh(table: np.ndarray, grid: Sequence[float], least: int = 5) -> tuple[flo
     n = len(table)
     if n < least:
         return 0.0, f"only {n} labelled examples to check the network by; {least} are needed before it may answer"
+    found = cross_validated(table)
+    if not found.earned:
+        said = f"no gain beyond one standard error ({found.gain:+.3f}, error {found.error:.3f})"
+        return 0.0, f"{found.how}: {said}"
+    return grid[found.best], f"{found.how}: {found.gain:+.3f} against zero-shot alone (error {found.error:.3f})"
+
+
+@dataclass(frozen=True)
+class CrossValidated:
+    """What choosing by other examples gains over the first choice. best: the choice by all of them; how: in words."""
+
+    best: int
+    gain: float
+    error: float
+    how: str
+
+    @property
+    def earned(self) -> bool:
+        """Whether the gain is beyond one standard error."""
+        return self.gain > max(self.error, 0.0)
+
+
+def cross_validated(table: np.ndarray) -> CrossValidated:
+    """table [n, choices] of goodness, n >= 2: leave-one-out under 20 examples, else ten folds."""
+    n = len(table)
     folds = n if n < 20 else 10
     owner = np.arange(n) % folds
     gain = np.zeros(n)
     for f in range(folds):
         out = owner == f
         gain[out] = table[out][:, _best(table[~out].mean(axis=0))] - table[out][:, 0]
+    how = f"{'leave-one-out' if folds == n else '10-fold cross-validation'} over {n} examples"
     error = float(gain.std(ddof=1) / np.sqrt(n))
-    how = "leave-one-out" if folds == n else "10-fold cross-validation"
-    mean = float(gain.mean())
-    if mean <= error or mean <= 0:
-        return 0.0, f"{how} over {n} examples: no gain beyond one standard error ({mean:+.3f}, error {error:.3f})"
-    weight = grid[_best(table.mean(axis=0))]
-    return weight, f"{how} over {n} examples: {mean:+.3f} against zero-shot alone (error {error:.3f})"
+    return CrossValidated(_best(table.mean(axis=0)), float(gain.mean()), error, how)
 
 
 def _best(means: np.ndarray) -> int:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vilco_app.learning.directions import CAPACITY, Directions, Taught, look, spread_of, unrelated_questions
+from vilco_app.learning.directions import (
+    CAPACITY,
+    Directions,
+    Footing,
+    Taught,
+    key_of,
+    look,
+    spread_of,
+    unrelated_questions,
+)
 from vilco_app.learning.scoring import Probe, Prober, goodness, weigh
 from vilco_app.learning.types import Fusion
 from vilco_app.stages import Example
@@ -44,19 +53,23 @@ def teach(known: Directions | None, resolved: Resolved, library: Any, profile: A
         return known
     prober = Prober(library, profile)
     entries = {(e.family, e.key, e.video): e for e in known.entries} if known else {}
-    asked: dict[tuple[str, str, str], tuple[Example, str, list[tuple[float, float]]]] = {}
+    asked: dict[tuple[str, str, str], tuple[str, list[tuple[float, float]]]] = {}
     for example in stage.part("train"):
         video = resolved.video(example).id
         text = example.text.replace("_", " ")
-        made = Taught(text, stage.family, video, (), *(np.zeros(0),) * 3)
-        asked.setdefault((stage.family, made.key, video), (example, text, []))[2].extend(example.windows)
-    for key, (_, text, windows) in asked.items():
+        asked.setdefault((stage.family, key_of(text), video), (text, []))[1].extend(example.windows)
+    footings: dict[str, Footing] = {}
+    for key, (text, windows) in asked.items():
         entries.pop(key, None)
-        stored = library.stored(key[2])
+        video = key[2]
+        stored = library.stored(video)
         if windows and len(stored):
+            if video not in footings:
+                footings[video] = Footing.of(stored, profile.blocks)
             span = tuple(sorted({(float(s), float(t)) for s, t in windows}))
             sentence = np.asarray(prober.questions.sought(text), np.float32)
-            entries[key] = Taught(text, stage.family, key[2], span, sentence, *look(stored, span, profile.blocks))
+            seen = look(stored, span, profile.blocks, footings[video])
+            entries[key] = Taught(text, stage.family, video, span, sentence, *seen)
     if not entries:
         return known.only(lambda e: False) if known else None
     unrelated, questions = unrelated_questions(profile)
